@@ -1,0 +1,1 @@
+"""What a normalization method costs and what it buys."""

@@ -1,0 +1,79 @@
+"""Every error that bnpbench raises on purpose.
+
+    BnpbenchError              exit code 2: usage, before anything ran
+    ├── SuiteError             a suite that cannot be run: file, line, key path
+    ├── DataError              a data set that is missing, damaged or does not fit the suite
+    ├── DeviceError            a device that is not there
+    ├── ResultsError           results that cannot be read or written
+    ├── StatisticsError        BNP: a gradient without statistics
+    ├── NotApplicable          a method that has no meaning in a setting (BN over a single row)
+    └── NothingToCompare       exit code 4: no data for the question asked
+
+Each message says what is wrong, where, and what to do. They are raised where the
+fault is known and turned into an exit code once, in ``bnpbench.cli``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class BnpbenchError(Exception):
+    """Base of all errors that a user can mend."""
+
+    exit_code = 2
+
+
+class SuiteError(BnpbenchError):
+    """A suite that cannot be run.
+
+    Args:
+        message: what is wrong and what to do.
+        file: the suite's path, if it came from a file.
+        line: line number in that file, from 1.
+        key: dotted key path, such as ``train.optimizer.lr``.
+        closest: the valid key nearest to a misspelt one.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: Path | None = None,
+        line: int | None = None,
+        key: str | None = None,
+        closest: str | None = None,
+    ) -> None:
+        self.message, self.file, self.line, self.key, self.closest = message, file, line, key, closest
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.file, self.line) if part is not None)
+        head = ": ".join(part for part in (place, self.key, self.message) if part)
+        return f"{head} (did you mean {self.closest!r}?)" if self.closest else head
+
+
+class DataError(BnpbenchError):
+    """A data set that is missing, damaged or too small for the suite."""
+
+
+class DeviceError(BnpbenchError):
+    """A device that is not there or cannot do what the suite asks."""
+
+
+class ResultsError(BnpbenchError):
+    """Results that cannot be read or written."""
+
+
+class StatisticsError(BnpbenchError):
+    """A gradient that BNP has no statistics for; names the layer."""
+
+
+class NotApplicable(BnpbenchError):
+    """A method that has no meaning in a setting, with the reason; a status, never a failure."""
+
+
+class NothingToCompare(BnpbenchError):
+    """Nothing was measured that answers the question."""
+
+    exit_code = 4

@@ -1,0 +1,319 @@
+"""The words of a suite: methods, networks, data sets and training settings, as frozen models.
+
+Names and options only: no torch. The builders live in ``bnpbench.methods``, ``bnpbench.networks``
+and ``bnpbench.datasets``; a test keeps both sets of names equal. A default never changes without
+a step of ``SCHEMA_VERSION``, because a cell's key hashes only what differs from the defaults.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+SCHEMA_VERSION = 1
+
+
+class Options(BaseModel):
+    """Base of every table of a suite: unknown keys are errors, values are never coerced."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+Positive = Annotated[int, Field(ge=1)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+NonNegativeFloat = Annotated[float, Field(ge=0)]
+Position = Literal["post", "pre"]
+
+
+def _kind_or_table(value: Any) -> Any:
+    """``"bnp"`` is short for ``{ kind = "bnp" }``."""
+    return {"kind": value} if isinstance(value, str) else value
+
+
+# --- methods --------------------------------------------------------------------------------
+
+
+class _Labelled(Options):
+    label: str | None = Field(default=None, min_length=1, max_length=60)  # how tables call it; not a setting
+
+
+class Vanilla(_Labelled):
+    """The network as it is."""
+
+    kind: Literal["vanilla"]
+
+
+class _BatchStatistics(_Labelled):
+    """Epsilon and momentum default to TensorFlow's, which the paper's FC and CNN runs used."""
+
+    eps: PositiveFloat = 1e-3
+    momentum: Annotated[float, Field(gt=0, le=1)] = 0.01
+
+
+class BatchNorm(_BatchStatistics):
+    """Batch normalization after the activation (``bn``) or before it (``bn-pre``)."""
+
+    kind: Literal["bn", "bn-pre"]
+    inference: Literal["running", "averaged"] = "running"
+
+
+class Renorm(_BatchStatistics):
+    """Batch renormalization (Ioffe 2017); ``clipped`` follows its schedule of r_max and d_max."""
+
+    kind: Literal["renorm"]
+    clipped: bool = True
+
+
+class LayerNorm(_Labelled):
+    """Layer normalization; epsilon is Keras's."""
+
+    kind: Literal["ln"]
+    eps: PositiveFloat = 1e-3
+    position: Position = "post"
+
+
+class _Groups(Options):
+    """Group normalization's groups: so many channels each, or so many groups."""
+
+    channels_per_group: Positive = 4
+    groups: Positive | None = None  # instead of channels_per_group
+    group_eps: PositiveFloat = 1e-5
+    position: Position = "post"
+
+
+class GroupNorm(_Labelled, _Groups):
+    """Group normalization."""
+
+    kind: Literal["gn"]
+
+
+class FourThings(_BatchStatistics):
+    """Batch normalization with four improvements (Summers and Dinneen 2020), each switchable."""
+
+    kind: Literal["4things"]
+    ghost_batch: Positive | None = 16  # examples a ghost batch; absent: the whole batch
+    example_weight: Fraction = 0.1  # of the example's own statistics at inference; 0: off
+    decay: NonNegativeFloat = 1e-4  # L2 on beta and gamma - 1; 0: off
+    group: Positive | None = None  # channels a group of the combined GN+BN; absent: BN alone
+
+
+class _Preconditioning(Options):
+    """BNP's parameters (Algorithms 2 and 3) and what an ablation switches off."""
+
+    rho: Annotated[float, Field(ge=0, lt=1)] = 0.99
+    eps1: NonNegativeFloat = 1e-2
+    eps2: NonNegativeFloat = 1e-4
+    statistics: Literal["running", "batch"] = "running"
+    scale: bool = True  # the factor 1/q^2
+    center: bool = True  # the mean mu
+    standardize: bool = True  # the damped variance
+    first_layer: bool = True  # precondition the layer that reads the input
+
+
+class Bnp(_Labelled, _Preconditioning):
+    """Batch normalization preconditioning."""
+
+    kind: Literal["bnp"]
+
+
+class BnpGroupNorm(_Labelled, _Preconditioning, _Groups):
+    """BNP on a network with group normalization."""
+
+    kind: Literal["bnp+gn"]
+
+
+MethodOptions = Annotated[
+    Vanilla | BatchNorm | Renorm | LayerNorm | GroupNorm | FourThings | Bnp | BnpGroupNorm,
+    Field(discriminator="kind"),
+    BeforeValidator(_kind_or_table),
+]
+
+# --- networks -------------------------------------------------------------------------------
+
+
+class FullyConnected(Options):
+    """Dense layers of the given hidden widths with ReLU, then a dense layer of one output a class."""
+
+    kind: Literal["fc"]
+    hidden: Annotated[tuple[Positive, ...], Field(max_length=1000)]
+
+
+class Cnn(Options):
+    """conv32 - pool - conv64 - pool - conv32 - dense - dense, 3 x 3, valid padding."""
+
+    kind: Literal["cnn"]
+    channels: tuple[Positive, Positive, Positive] = (32, 64, 32)
+    dense: Positive = 64
+
+
+class ResNet(Options):
+    """The residual network for CIFAR of depth 6n+2, with option-A shortcuts."""
+
+    kind: Literal["resnet"]
+    depth: Annotated[int, Field(ge=8)]
+    preactivation: bool = False
+
+    @model_validator(mode="after")
+    def _depth_is_6n_plus_2(self) -> ResNet:
+        if (self.depth - 2) % 6:
+            raise ValueError(f"depth is 6n+2 (8, 14, 20, 32, 44, 56, 110, ...), not {self.depth}")
+        return self
+
+
+class ResNet18(Options):
+    """torchvision's ResNet-18 for 224 x 224 images."""
+
+    kind: Literal["resnet18"]
+
+
+NetworkOptions = Annotated[
+    FullyConnected | Cnn | ResNet | ResNet18, Field(discriminator="kind"), BeforeValidator(_kind_or_table)
+]
+
+# --- data -----------------------------------------------------------------------------------
+
+
+class StoredData(Options):
+    """A data set of fixed content."""
+
+    kind: Literal["digits", "mnist", "fashion-mnist", "cifar10", "cifar100"]
+
+
+class Synthetic(Options):
+    """Gaussian classes of any shape: a mean per class plus noise, from ``seed``."""
+
+    kind: Literal["synthetic"]
+    shape: Annotated[tuple[Positive, ...], Field(min_length=1, max_length=4)] = (64,)
+    classes: Annotated[int, Field(ge=2)] = 10
+    train: Positive = 2000
+    test: Positive = 500
+    seed: Annotated[int, Field(ge=0)] = 0
+
+
+class ImageNet(Options):
+    """An image folder in ImageNet's layout (``train/`` and ``val/``, a folder a class)."""
+
+    kind: Literal["imagenet"]
+    workers: Annotated[int, Field(ge=0)] = 4
+    size: Positive = 224
+
+
+DatasetOptions = Annotated[
+    StoredData | Synthetic | ImageNet, Field(discriminator="kind"), BeforeValidator(_kind_or_table)
+]
+
+# --- training -------------------------------------------------------------------------------
+
+
+class Sgd(Options):
+    """torch.optim.SGD."""
+
+    kind: Literal["sgd"]
+    lr: PositiveFloat
+    momentum: Fraction = 0.0
+    nesterov: bool = False
+
+    @model_validator(mode="after")
+    def _nesterov_needs_momentum(self) -> Sgd:
+        if self.nesterov and not self.momentum:
+            raise ValueError("nesterov needs a momentum above 0")
+        return self
+
+
+class Adam(Options):
+    """torch.optim.Adam."""
+
+    kind: Literal["adam"]
+    lr: PositiveFloat = 1e-3
+    betas: tuple[Fraction, Fraction] = (0.9, 0.999)
+    eps: PositiveFloat = 1e-8
+
+
+OptimizerOptions = Annotated[Sgd | Adam, Field(discriminator="kind")]
+
+
+class Warmup(Options):
+    """From ``start`` to the optimizer's learning rate: held constant, or on a line."""
+
+    kind: Literal["constant", "linear"]
+    start: PositiveFloat
+    iterations: Positive | None = None
+    epochs: Positive | None = None
+
+    @model_validator(mode="after")
+    def _one_length(self) -> Warmup:
+        if (self.iterations is None) == (self.epochs is None):
+            raise ValueError("give exactly one of iterations and epochs")
+        return self
+
+
+class Constant(Options):
+    """One learning rate, after a warm-up if there is one."""
+
+    kind: Literal["constant"]
+    warmup: Warmup | None = None
+
+
+class Steps(Options):
+    """The learning rate times ``factor`` after each of the ``epochs``."""
+
+    kind: Literal["steps"]
+    epochs: Annotated[tuple[Positive, ...], Field(min_length=1)]
+    factor: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    warmup: Warmup | None = None
+
+
+ScheduleOptions = Annotated[Constant | Steps, Field(discriminator="kind"), BeforeValidator(_kind_or_table)]
+
+
+class Glorot(Options):
+    """Glorot uniform weights, zero bias."""
+
+    kind: Literal["glorot"]
+
+
+class HeNormal(Options):
+    """He normal weights (fan in) times ``factor``, zero bias."""
+
+    kind: Literal["he-normal"]
+    factor: PositiveFloat = 1.0
+
+
+InitializationOptions = Annotated[Glorot | HeNormal, Field(discriminator="kind"), BeforeValidator(_kind_or_table)]
+
+
+class WeightDecay(Options):
+    """``value`` times the weights: added by the optimizer after preconditioning, or as ``l2`` in the loss before it."""
+
+    value: NonNegativeFloat = 0.0
+    where: Literal["optimizer", "l2"] = "optimizer"
+
+
+def _value_or_table(value: Any) -> Any:
+    return {"value": value} if isinstance(value, int | float) else value
+
+
+class Settings(Options):
+    """Everything that decides a cell's numbers on a given machine."""
+
+    dataset: DatasetOptions
+    network: NetworkOptions
+    method: MethodOptions
+    optimizer: OptimizerOptions
+    batch_size: Positive
+    epochs: Positive
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    devices: Annotated[int, Field(ge=1, le=1)] = 1
+    engine: Literal["auto", "eager"] = "auto"
+    threads: Literal["auto"] | Positive = "auto"
+    precision: Literal["float32"] = "float32"
+    deterministic: bool = False
+    schedule: ScheduleOptions = Constant(kind="constant")
+    initialization: InitializationOptions = Glorot(kind="glorot")
+    weight_decay: Annotated[WeightDecay, BeforeValidator(_value_or_table)] = WeightDecay()
+    augment: Literal["none", "crop-flip"] = "none"
+    train_limit: Positive | None = None
+    validation: Fraction = 0.0
