@@ -1,0 +1,81 @@
+"""A data set's tensors, and which of its training examples a run uses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bnpbench.errors import DataError
+
+LIMIT_SEED = 20220131  # of the order that train_limit takes the first of: one for all runs
+
+
+@dataclass(frozen=True)
+class Data:
+    """The tensors of a data set: examples (n, *shape) in float32, labels (n,) in int64.
+
+    Images have values in [0, 1]; ``synthetic`` has what its distribution gives.
+    """
+
+    train_x: Tensor
+    train_y: Tensor
+    test_x: Tensor
+    test_y: Tensor
+    validation_x: Tensor | None = None
+    validation_y: Tensor | None = None
+
+
+def split_sizes(train: int, train_limit: int | None, validation: float) -> tuple[int, int]:
+    """Numbers of training and validation examples out of ``train``.
+
+    Raises:
+        DataError: ``train_limit`` exceeds what there is, or ``validation`` holds out nothing.
+    """
+    held_out = round(train * validation)
+    if validation and not held_out:
+        raise DataError(
+            f"validation = {validation} of {train} training examples holds out none; raise it or set it to 0"
+        )
+    left = train - held_out
+    if train_limit is not None and train_limit > left:
+        raise DataError(
+            f"train_limit = {train_limit} exceeds the {left} training examples"
+            + (f" that validation = {validation} leaves of {train}" if held_out else "")
+        )
+    return (left if train_limit is None else train_limit), held_out
+
+
+def split(
+    train_x: Tensor,
+    train_y: Tensor,
+    test_x: Tensor,
+    test_y: Tensor,
+    *,
+    train_limit: int | None,
+    validation: float,
+    seed: int,
+) -> Data:
+    """Hold the validation examples out, then keep ``train_limit`` of the rest.
+
+    The validation examples are drawn by ``seed``, so that each seed of a suite validates on others.
+    ``train_limit`` keeps the first of one fixed random order of the whole training set, so that
+    every seed trains on the same examples (but for those held out) and a larger limit adds to a
+    smaller one. What is kept stays in the data set's own order.
+
+    Raises:
+        DataError: see ``split_sizes``.
+    """
+    n = len(train_x)
+    kept, held_out = split_sizes(n, train_limit, validation)
+    if kept == n:
+        return Data(train_x, train_y, test_x, test_y)
+    chosen = torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:held_out].sort().values
+    left = torch.ones(n, dtype=torch.bool)
+    left[chosen] = False
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(LIMIT_SEED))
+    rest = order[left[order]][:kept].sort().values
+    if not held_out:
+        return Data(train_x[rest], train_y[rest], test_x, test_y)
+    return Data(train_x[rest], train_y[rest], test_x, test_y, train_x[chosen], train_y[chosen])

@@ -1,0 +1,43 @@
+"""Where data sets lie."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from bnpbench.errors import DataError
+
+VARIABLE = "BNPBENCH_DATA"
+
+
+def root(flag: Path | None = None) -> Path:
+    """The folder of the data sets: the flag, else ``BNPBENCH_DATA``, else the user's cache folder."""
+    if flag is not None:
+        return flag
+    if os.environ.get(VARIABLE):
+        return Path(os.environ[VARIABLE])
+    return user_cache() / "data"
+
+
+def user_cache() -> Path:
+    """bnpbench's folder among the user's caches: XDG's on Linux, Apple's on macOS."""
+    if os.environ.get("XDG_CACHE_HOME"):
+        return Path(os.environ["XDG_CACHE_HOME"]) / "bnpbench"
+    return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "bnpbench"
+
+
+def prepare(folder: Path) -> None:
+    """Create ``folder``, for the user alone where it is new.
+
+    Raises:
+        DataError: it cannot be written.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(
+            f"the data folder {folder} cannot be created ({error.strerror}); choose another by --data-dir or {VARIABLE}"
+        ) from error
+    if not os.access(folder, os.W_OK):
+        raise DataError(f"the data folder {folder} cannot be written; choose another by --data-dir or {VARIABLE}")

@@ -1,0 +1,150 @@
+"""The table of data sets: one entry a kind, each with its shape, its loader and where it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from bnpbench.datasets import generated, stored
+from bnpbench.datasets.splits import Data, split
+from bnpbench.errors import DataError
+from bnpbench.suite.vocabulary import DatasetOptions, Synthetic
+
+Tensors = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a data set is before anything is loaded: shape of one example, number of classes, of examples."""
+
+    input: tuple[int, ...]
+    classes: int
+    train: int
+    test: int
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One entry.
+
+    Attributes:
+        describe: the shape, from the options.
+        load: training examples and labels, test examples and labels, from the options and the root.
+        source: what it is and where it comes from, in a line.
+        missing: why it cannot be loaded from a root, or None; absent: it needs no file.
+        fetch: brings it under a root (second argument: offline); absent: it cannot be downloaded.
+    """
+
+    describe: Callable[[Any], Shape]
+    load: Callable[[Any, Path], Tensors]
+    source: str
+    missing: Callable[[Path], str | None] | None = None
+    fetch: Callable[[Path, bool], None] | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of ``bnpbench data``: ``missing`` is None where the data set is there."""
+
+    name: str
+    source: str
+    missing: str | None
+    downloadable: bool
+
+
+def describe(options: DatasetOptions) -> Shape:
+    """The shape of a data set, without loading it."""
+    return DATASETS[options.kind].describe(options)
+
+
+def load(
+    options: DatasetOptions,
+    root: Path | None,
+    *,
+    train_limit: int | None = None,
+    validation: float = 0.0,
+    seed: int = 0,
+) -> Data:
+    """The tensors of a data set on the CPU.
+
+    Args:
+        options: which data set.
+        root: where the stored ones lie (``bnpbench.datasets.root``); not needed by the others.
+        train_limit: how many training examples to keep; see ``bnpbench.datasets.splits``.
+        validation: share of the training examples to hold out first.
+        seed: draws the examples held out.
+
+    Raises:
+        DataError: files are missing or damaged, or the limits do not fit.
+    """
+    dataset = DATASETS[options.kind]
+    tensors = dataset.load(options, Path() if root is None else root)
+    return split(*tensors, train_limit=train_limit, validation=validation, seed=seed)
+
+
+def missing(options: DatasetOptions, root: Path) -> str | None:
+    """Why the data set cannot be loaded from ``root``, with what to do; None if it can."""
+    check = DATASETS[options.kind].missing
+    return None if check is None else check(root)
+
+
+def fetch(name: str, root: Path, *, offline: bool = False) -> None:
+    """Bring the data set ``name`` under ``root`` if it is not there.
+
+    Raises:
+        DataError: unknown, not downloadable, offline, or the download failed.
+    """
+    if name not in DATASETS:
+        raise DataError(f"there is no data set {name!r}; there are {', '.join(DATASETS)}")
+    dataset = DATASETS[name]
+    if dataset.fetch is not None:
+        dataset.fetch(root, offline)
+    elif dataset.missing is not None and (reason := dataset.missing(root)) is not None:
+        raise DataError(reason)
+
+
+def catalogue(root: Path) -> tuple[Entry, ...]:
+    """Every data set, and whether it is under ``root``."""
+    return tuple(
+        Entry(
+            name, dataset.source, None if dataset.missing is None else dataset.missing(root), dataset.fetch is not None
+        )
+        for name, dataset in DATASETS.items()
+    )
+
+
+def _stored(name: str) -> Dataset:
+    known = stored.STORED[name]
+    return Dataset(
+        describe=lambda options: Shape(known.input, known.classes, known.train, known.test),
+        load=lambda options, root: stored.read(name, root),
+        source=f"{known.title} by torchvision ({known.megabytes} MB), under {known.folder}/",
+        missing=lambda root: stored.absent(name, root),
+        fetch=lambda root, offline: stored.download(name, root, offline=offline),
+    )
+
+
+def _synthetic_shape(options: Synthetic) -> Shape:
+    return Shape(options.shape, options.classes, options.train, options.test)
+
+
+DATASETS: dict[str, Dataset] = {
+    "digits": Dataset(
+        describe=lambda options: Shape((1, 8, 8), 10, 1437, 360),
+        load=lambda options, root: generated.digits(),
+        source="scikit-learn's handwritten digits, part of scikit-learn",
+    ),
+    "mnist": _stored("mnist"),
+    "fashion-mnist": _stored("fashion-mnist"),
+    "cifar10": _stored("cifar10"),
+    "cifar100": _stored("cifar100"),
+    "synthetic": Dataset(
+        describe=_synthetic_shape,
+        load=lambda options, root: generated.synthetic(options),
+        source="Gaussian classes, generated",
+    ),
+}

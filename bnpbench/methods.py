@@ -1,0 +1,172 @@
+"""The table of methods: which normalization goes where, and whether the gradient is preconditioned.
+
+Adding a method is one entry of ``METHODS`` (and its options in ``bnpbench.suite.vocabulary``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from bnpbench.errors import NotApplicable
+from bnpbench.layers import AveragedBatchNorm, Normalization
+from bnpbench.networks import build
+from bnpbench.networks.initialization import WEIGHTED, initialize
+from bnpbench.suite.vocabulary import BatchNorm, LayerNorm, MethodOptions, Settings
+
+if TYPE_CHECKING:
+    from bnpbench.bnp import BNP
+
+_BATCH_NORMS: tuple[type[nn.Module], ...] = (nn.BatchNorm1d, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
+
+@dataclass(frozen=True)
+class Method:
+    """One method.
+
+    Attributes:
+        layer: makes the normalization from the method's options, the number of features, the
+            number of dimensions behind them and the name of the layer it follows; None: no normalization.
+        position: where it stands; None: as the options' ``position`` says.
+        preconditioned: whether BNP preconditions the gradient. Every preconditioned layer has a bias.
+    """
+
+    layer: Callable[[Any, int, int, str], nn.Module] | None = None
+    position: Literal["post", "pre"] | None = None
+    preconditioned: bool = False
+
+
+def normalization(options: MethodOptions) -> Normalization:
+    """What a network puts at each place for the method of ``options``."""
+    method = METHODS[options.kind]
+    if method.layer is None:
+        return Normalization()
+    return Normalization(
+        position=method.position or getattr(options, "position", "post"),
+        maker=partial(method.layer, options),
+        conv_bias=method.preconditioned,
+    )
+
+
+def build_model(
+    settings: Settings, input_shape: tuple[int, ...], classes: int, generator: torch.Generator
+) -> nn.Module:
+    """The network of ``settings`` with the method's normalization and initial weights.
+
+    Args:
+        settings: a cell's settings.
+        input_shape: the shape of one example.
+        classes: number of outputs.
+        generator: a generator of the CPU, from which all weights are drawn; the same state gives
+            every method the same weights. torch's own random state is left as it was.
+
+    Raises:
+        SuiteError: the network does not fit the examples, or the method a layer.
+    """
+    with torch.random.fork_rng(devices=[]):
+        model = build(settings.network, normalization(settings.method), input_shape, classes)
+    initialize(model, settings.initialization, generator)
+    return model
+
+
+def preconditioner(settings: Settings, model: nn.Module) -> BNP | None:
+    """The BNP of ``settings.method`` on ``model``, or None if the method does not precondition."""
+    from bnpbench.bnp import BNP
+
+    options: Any = settings.method
+    if not METHODS[options.kind].preconditioned:
+        return None
+    first = next(name for name, module in model.named_modules() if isinstance(module, WEIGHTED))
+    return BNP(
+        model,
+        rho=options.rho,
+        eps1=options.eps1,
+        eps2=options.eps2,
+        statistics=options.statistics,
+        scale=options.scale,
+        center=options.center,
+        standardize=options.standardize,
+        layers=None if options.first_layer else (lambda name, module: name != first),
+    )
+
+
+def penalty(settings: Settings, model: nn.Module) -> Callable[[], Tensor] | None:
+    """What the step adds to the loss before its backward pass, or None.
+
+    ``weight_decay`` with ``where = "l2"``: half its value times the sum of the squares of all
+    parameters, whose gradient is what torch's optimizers add for the same ``weight_decay``.
+    """
+    decay = settings.weight_decay
+    if decay.where != "l2" or not decay.value:
+        return None
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+    def l2() -> Tensor:
+        return 0.5 * decay.value * torch.cat([parameter.flatten() for parameter in parameters]).square().sum()
+
+    return l2
+
+
+def not_applicable(model: nn.Module, input_shape: tuple[int, ...], batch_size: int) -> str | None:
+    """Why the method of ``model`` has no meaning at ``batch_size``, or None.
+
+    Batch statistics over a single row are the row itself. The reason names the layer. Found by a
+    forward pass of a copy without data (on the ``meta`` device); ``model`` is left as it was.
+
+    Args:
+        model: a network of ``build_model``.
+        input_shape: the shape of one example as the network reads it (``bnpbench.networks.reads``).
+        batch_size: examples in a training step.
+    """
+    copy = deepcopy(model, {id(tensor): _on_meta(tensor) for tensor in [*model.parameters(), *model.buffers()]}).train()
+
+    def look(name: str, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        channels = inputs[0].shape[1]
+        if inputs[0].numel() == channels:
+            raise NotApplicable(
+                f"batch normalization over a single row: layer {name!r} sees 1 row of {channels} features "
+                f"at batch size {batch_size}"
+            )
+
+    for name, module in copy.named_modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.register_forward_pre_hook(partial(look, name))
+    try:
+        with torch.no_grad():
+            copy(torch.empty(batch_size, *input_shape, device="meta"))
+    except NotApplicable as error:
+        return str(error)
+    return None
+
+
+def _on_meta(tensor: Tensor) -> Tensor:
+    meta = tensor.detach().to("meta")
+    return nn.Parameter(meta, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else meta
+
+
+def _batch_norm(options: BatchNorm, features: int, spatial_dims: int, site: str) -> nn.Module:
+    if options.inference == "averaged":
+        return AveragedBatchNorm(features, eps=options.eps)
+    return _BATCH_NORMS[spatial_dims](features, eps=options.eps, momentum=options.momentum)
+
+
+def _layer_norm(options: LayerNorm, features: int, spatial_dims: int, site: str) -> nn.Module:
+    """Over the features of a row, or over all channels and positions of an example, with an affine a channel."""
+    if spatial_dims == 0:
+        return nn.LayerNorm(features, eps=options.eps)
+    return nn.GroupNorm(1, features, eps=options.eps)
+
+
+METHODS: dict[str, Method] = {
+    "vanilla": Method(),
+    "bn": Method(layer=_batch_norm, position="post"),
+    "bn-pre": Method(layer=_batch_norm, position="pre"),
+    "ln": Method(layer=_layer_norm),
+    "bnp": Method(preconditioned=True),
+}
