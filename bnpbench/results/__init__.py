@@ -1,0 +1,19 @@
+"""Results on disk: one Parquet part a cell, written whole or not at all, read with everything doubtful named."""
+
+from __future__ import annotations
+
+from bnpbench.results.reading import Results, read_results
+from bnpbench.results.schema import CELLS, EPOCHS, FINISHED, SCHEMA_VERSION, STATUSES, STEPS
+from bnpbench.results.store import Store
+
+__all__ = [
+    "CELLS",
+    "EPOCHS",
+    "FINISHED",
+    "SCHEMA_VERSION",
+    "STATUSES",
+    "STEPS",
+    "Results",
+    "Store",
+    "read_results",
+]

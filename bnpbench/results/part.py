@@ -1,0 +1,218 @@
+"""One Parquet part: written atomically, and read with suspicion.
+
+A part may come from a stranger or a dying disk: what its footer says is checked before its pages are read,
+pages carry checksums, and every fault is one exception, ``DamagedError``, that names the reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from bnpbench.results.schema import SCHEMA_VERSION
+
+PART_BYTES = 64 * 2**20
+COMPACTED_BYTES = 4 * 2**30
+_PART_ROWS = 2**20
+_COMPACTED_ROWS = 2**28
+_DECODED_BYTES = 2**28  # of all strings of a part; a dictionary page can name one long string many times
+_SMALL_FILE = 2**14  # even the best compression cannot make these a danger
+
+
+class DamagedError(Exception):
+    """A part that is truncated, altered, foreign or not whole; the text is the reason."""
+
+
+def stage(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema, metadata: Mapping[str, str]) -> Path:
+    """Writes and syncs a part under a temporary name beside ``path``; the caller renames it.
+
+    Raises:
+        ValueError: a row has a key that the schema lacks.
+        OSError: the disk is full, the folder read-only.
+    """
+    if unknown := sorted({name for row in rows for name in row} - set(schema.names)):
+        raise ValueError(f"{path.parent.name} has no column {', '.join(unknown)}")
+    table = pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
+    temporary = path.with_name(f".{path.name}.tmp")
+    # Small parts: dictionaries, statistics and a second schema would be most of the file and of its reading time.
+    options = {"compression": "none", "use_dictionary": len(rows) > 100, "write_statistics": False}
+    try:
+        with pq.ParquetWriter(temporary, schema, store_schema=False, write_page_checksum=True, **options) as writer:
+            writer.write_table(table)
+            writer.add_key_value_metadata({**_text(schema.metadata), **metadata})
+        sync(temporary)
+    except BaseException:
+        discard(temporary)
+        raise
+    return temporary
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Replaces ``path`` atomically. Raises OSError."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")  # two runs may write at once
+    try:
+        temporary.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        sync(temporary)
+        temporary.replace(path)
+    except BaseException:
+        discard(temporary)
+        raise
+    sync(path.parent)
+
+
+def read_json(path: Path, limit: int = PART_BYTES) -> dict[str, Any]:
+    """Reads a JSON object. Raises DamagedError."""
+    try:
+        _check_file(path, limit)
+        document = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise DamagedError(f"not readable as JSON: {_short(error)}") from None
+    if not isinstance(document, dict):
+        raise DamagedError("not a JSON object")
+    return document
+
+
+def read_part(path: Path, schema: pa.Schema, *, compacted: bool = False) -> tuple[pa.Table, dict[str, str]]:
+    """Reads a part that must have exactly ``schema``.
+
+    Args:
+        path: the file.
+        schema: CELLS, EPOCHS or STEPS.
+        compacted: many parts in one file: larger limits, any compression.
+
+    Returns:
+        The table, and the footer's metadata.
+
+    Raises:
+        DamagedError: the file cannot be trusted; the text says why.
+    """
+    try:
+        size = _check_file(path, COMPACTED_BYTES if compacted else PART_BYTES)
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            metadata = _check_footer(file, schema, size, compacted)
+            rows = file.metadata.num_rows
+            dubious = rows * max(size, file.metadata.serialized_size) > _DECODED_BYTES and not compacted
+            table = None if dubious else file.read(use_threads=False)
+        if table is None:
+            table = _read_dictionaries(path, schema)
+        table.validate(full=True)  # UTF-8 and offsets
+    except DamagedError:
+        raise
+    except Exception as error:  # bytes from anywhere: pyarrow raises OSError, ArrowException, ValueError and others
+        raise DamagedError(f"not readable as Parquet: {_short(error)}") from None
+    if table.num_rows != rows:
+        raise DamagedError(f"the footer promises {rows} rows, the pages hold {table.num_rows}")
+    return table.replace_schema_metadata(None), metadata
+
+
+def key_of(canonical: str) -> str:
+    """A cell's key: the first 12 hex digits of the SHA-256 of its canonical JSON."""
+    return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+
+def promised_rows(metadata: Mapping[str, str]) -> dict[str, int]:
+    """How many rows of epochs and steps belong to a cell, from its part's footer. Raises DamagedError."""
+    whole = _whole(metadata)
+    counts = {kind: whole.get(kind) for kind in ("epochs", "steps")}
+    if not all(isinstance(count, int) for count in counts.values()):
+        raise DamagedError("its footer does not say how many rows belong to the cell")
+    return {kind: int(count) for kind, count in counts.items() if count is not None}
+
+
+def members(metadata: Mapping[str, str]) -> list[str]:
+    """The keys of all cells of a cell's block, from its part's footer. Raises DamagedError."""
+    keys = _whole(metadata).get("members")
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise DamagedError("its footer does not name the members of the block")
+    return keys
+
+
+def sync(path: Path) -> None:
+    """Flushes a file or a folder to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def discard(path: Path) -> None:
+    """Removes a file if it is there and can be removed."""
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+def _whole(metadata: Mapping[str, str]) -> dict[str, Any]:
+    try:
+        whole = json.loads(metadata.get("whole", "{}"))
+    except (ValueError, RecursionError):
+        whole = {}
+    return whole if isinstance(whole, dict) else {}
+
+
+def _check_file(path: Path, limit: int) -> int:
+    status = os.lstat(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise DamagedError("not a regular file")
+    if status.st_size > limit:
+        raise DamagedError(f"{status.st_size} bytes, more than the {limit} that are read")
+    return status.st_size
+
+
+def _check_footer(file: pq.ParquetFile, schema: pa.Schema, size: int, compacted: bool) -> dict[str, str]:
+    footer = file.metadata
+    if footer.num_columns != len(schema) or not file.schema_arrow.equals(schema):
+        raise DamagedError(f"columns differ from schema {SCHEMA_VERSION}: {_difference(file.schema_arrow, schema)}")
+    metadata = _text(footer.metadata)
+    if metadata.get("schema_version") != str(SCHEMA_VERSION):
+        raise DamagedError(f"schema_version {metadata.get('schema_version', 'missing')}, this bnpbench reads 1")
+    if footer.num_rows > (limit := _COMPACTED_ROWS if compacted else _PART_ROWS) or footer.num_rows < 0:
+        raise DamagedError(f"the footer promises {footer.num_rows} rows, more than the {limit} that are read")
+    if compacted or size <= _SMALL_FILE:
+        return metadata
+    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+    if (unpacked := sum(group.total_byte_size for group in groups)) > PART_BYTES:
+        raise DamagedError(f"the footer promises {unpacked} bytes, more than the {PART_BYTES} that are read")
+    columns = [group.column(index) for group in groups for index in range(group.num_columns)]
+    if packed := sorted({column.compression for column in columns} - {"UNCOMPRESSED"}):
+        raise DamagedError(f"compressed with {', '.join(packed)}; parts are not compressed")
+    return metadata
+
+
+def _read_dictionaries(path: Path, schema: pa.Schema) -> pa.Table:
+    """Strings as dictionaries first: their decoded size is known before it is spent."""
+    names = [field.name for field in schema if pa.types.is_string(field.type)]
+    table = pq.ParquetFile(path, read_dictionary=names, page_checksum_verification=True).read(use_threads=False)
+    decoded = 0
+    for name in names:
+        for chunk in table.column(name).chunks:
+            chunk.validate(full=True)
+            decoded += pc.sum(pc.binary_length(chunk.dictionary).take(chunk.indices)).as_py() or 0
+    if decoded > _DECODED_BYTES:
+        raise DamagedError(f"its texts unpack to {decoded} bytes, more than the {_DECODED_BYTES} that are read")
+    return table.cast(schema)
+
+
+def _difference(found: pa.Schema, expected: pa.Schema) -> str:
+    extra = sorted(set(found.names) - set(expected.names))[:3]
+    missing = sorted(set(expected.names) - set(found.names))[:3]
+    parts = [f"unknown {', '.join(extra)}"] * bool(extra) + [f"missing {', '.join(missing)}"] * bool(missing)
+    return "; ".join(parts)[:200] or "order or types"
+
+
+def _text(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
+    return {key.decode(): value.decode() for key, value in (metadata or {}).items()}
+
+
+def _short(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
