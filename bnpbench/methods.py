@@ -14,16 +14,42 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from bnpbench.errors import NotApplicable
-from bnpbench.layers import AveragedBatchNorm, Normalization
+from bnpbench.errors import NotApplicable, SuiteError
+from bnpbench.layers import AveragedBatchNorm, BatchRenorm, FourThings, Normalization
 from bnpbench.networks import build
 from bnpbench.networks.initialization import WEIGHTED, initialize
-from bnpbench.suite.vocabulary import BatchNorm, LayerNorm, MethodOptions, Settings
+from bnpbench.suite.vocabulary import (
+    BatchNorm,
+    BnpGroupNorm,
+    GroupNorm,
+    LayerNorm,
+    MethodOptions,
+    Renorm,
+    Settings,
+)
+from bnpbench.suite.vocabulary import FourThings as FourThingsOptions
 
 if TYPE_CHECKING:
     from bnpbench.bnp import BNP
 
 _BATCH_NORMS: tuple[type[nn.Module], ...] = (nn.BatchNorm1d, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
+
+@dataclass(frozen=True)
+class Pull:
+    """A decay: half of ``value`` times the sum of the squared distances of ``parameters`` from ``center``."""
+
+    value: float
+    parameters: list[nn.Parameter]
+    center: float = 0.0
+
+    def __call__(self) -> Tensor:
+        away = torch.cat([parameter.flatten() for parameter in self.parameters]) - self.center
+        return 0.5 * self.value * away.square().sum()
+
+
+def _no_pulls(options: Any, model: nn.Module) -> list[Pull]:
+    return []
 
 
 @dataclass(frozen=True)
@@ -35,11 +61,13 @@ class Method:
             number of dimensions behind them and the name of the layer it follows; None: no normalization.
         position: where it stands; None: as the options' ``position`` says.
         preconditioned: whether BNP preconditions the gradient. Every preconditioned layer has a bias.
+        pulls: the decays that are part of the method, from its options and the model.
     """
 
     layer: Callable[[Any, int, int, str], nn.Module] | None = None
     position: Literal["post", "pre"] | None = None
     preconditioned: bool = False
+    pulls: Callable[[Any, nn.Module], list[Pull]] = _no_pulls
 
 
 def normalization(options: MethodOptions) -> Normalization:
@@ -97,20 +125,17 @@ def preconditioner(settings: Settings, model: nn.Module) -> BNP | None:
 
 
 def penalty(settings: Settings, model: nn.Module) -> Callable[[], Tensor] | None:
-    """What the step adds to the loss before its backward pass, or None.
+    """What the step adds to the loss before its backward pass (a 0-d tensor), or None.
 
-    ``weight_decay`` with ``where = "l2"``: half its value times the sum of the squares of all
-    parameters, whose gradient is what torch's optimizers add for the same ``weight_decay``.
+    The method's own decay, and ``weight_decay`` with ``where = "l2"`` on all parameters. Each is half
+    its value times a sum of squares, whose gradient is what torch's optimizers add for the same ``weight_decay``.
     """
-    decay = settings.weight_decay
-    if decay.where != "l2" or not decay.value:
+    pulls = METHODS[settings.method.kind].pulls(settings.method, model)
+    if settings.weight_decay.where == "l2" and settings.weight_decay.value:
+        pulls.append(Pull(settings.weight_decay.value, list(model.parameters())))
+    if not pulls:
         return None
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-
-    def l2() -> Tensor:
-        return 0.5 * decay.value * torch.cat([parameter.flatten() for parameter in parameters]).square().sum()
-
-    return l2
+    return lambda: torch.stack([pull() for pull in pulls]).sum()
 
 
 def not_applicable(model: nn.Module, input_shape: tuple[int, ...], batch_size: int) -> str | None:
@@ -127,15 +152,16 @@ def not_applicable(model: nn.Module, input_shape: tuple[int, ...], batch_size: i
     copy = deepcopy(model, {id(tensor): _on_meta(tensor) for tensor in [*model.parameters(), *model.buffers()]}).train()
 
     def look(name: str, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        channels = inputs[0].shape[1]
-        if inputs[0].numel() == channels:
+        shape = inputs[0].shape
+        values = module.smallest_set(shape) if isinstance(module, FourThings) else shape.numel() // shape[1]
+        if values == 1:
             raise NotApplicable(
-                f"batch normalization over a single row: layer {name!r} sees 1 row of {channels} features "
+                f"batch normalization over a single row: layer {name!r} sees 1 row of {shape[1]} features "
                 f"at batch size {batch_size}"
             )
 
     for name, module in copy.named_modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+        if isinstance(module, nn.modules.batchnorm._BatchNorm | FourThings) and not isinstance(module, BatchRenorm):
             module.register_forward_pre_hook(partial(look, name))
     try:
         with torch.no_grad():
@@ -163,10 +189,58 @@ def _layer_norm(options: LayerNorm, features: int, spatial_dims: int, site: str)
     return nn.GroupNorm(1, features, eps=options.eps)
 
 
+def _group_norm(options: GroupNorm | BnpGroupNorm, features: int, spatial_dims: int, site: str) -> nn.Module:
+    if options.groups is not None:
+        groups, asked = options.groups, f"{options.groups} groups"
+    else:
+        groups, asked = features // options.channels_per_group, f"{options.channels_per_group} channels a group"
+    if not groups or features % groups or (options.groups is None and features % options.channels_per_group):
+        raise SuiteError(f"group normalization behind layer {site!r}: {asked} do not divide its {features} channels")
+    if groups == features and spatial_dims == 0:
+        raise SuiteError(
+            f"group normalization behind layer {site!r}: {groups} groups of its {features} features hold 1 value "
+            "each, which leaves nothing to normalize; ask for larger groups"
+        )
+    return nn.GroupNorm(groups, features, eps=options.group_eps)
+
+
+def _renorm(options: Renorm, features: int, spatial_dims: int, site: str) -> nn.Module:
+    return BatchRenorm(features, eps=options.eps, momentum=options.momentum, clipped=options.clipped)
+
+
+def _four_things(options: FourThingsOptions, features: int, spatial_dims: int, site: str) -> nn.Module:
+    if options.group is not None and features % options.group:
+        raise SuiteError(
+            f"4things behind layer {site!r}: {options.group} channels a group do not divide its {features} channels"
+        )
+    return FourThings(
+        features,
+        eps=options.eps,
+        momentum=options.momentum,
+        ghost_batch=options.ghost_batch,
+        example_weight=options.example_weight,
+        group=options.group,
+    )
+
+
+def _four_things_pulls(options: FourThingsOptions, model: nn.Module) -> list[Pull]:
+    layers = [module for module in model.modules() if isinstance(module, FourThings)]
+    if not options.decay or not layers:
+        return []
+    return [
+        Pull(options.decay, [layer.bias for layer in layers]),
+        Pull(options.decay, [layer.weight for layer in layers], center=1.0),
+    ]
+
+
 METHODS: dict[str, Method] = {
     "vanilla": Method(),
     "bn": Method(layer=_batch_norm, position="post"),
     "bn-pre": Method(layer=_batch_norm, position="pre"),
+    "renorm": Method(layer=_renorm, position="post"),
     "ln": Method(layer=_layer_norm),
+    "gn": Method(layer=_group_norm),
+    "4things": Method(layer=_four_things, position="post", pulls=_four_things_pulls),
     "bnp": Method(preconditioned=True),
+    "bnp+gn": Method(layer=_group_norm, preconditioned=True),
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from bnpbench.layers.averaged import AveragedBatchNorm
+from bnpbench.layers.four_things import FourThings
 from bnpbench.layers.normalization import Maker, Normalization
+from bnpbench.layers.renorm import BatchRenorm
 
-__all__ = ["AveragedBatchNorm", "Maker", "Normalization"]
+__all__ = ["AveragedBatchNorm", "BatchRenorm", "FourThings", "Maker", "Normalization"]

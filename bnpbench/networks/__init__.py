@@ -14,13 +14,18 @@ from typing import Any
 from torch import nn
 
 from bnpbench.layers import Normalization
+from bnpbench.networks.cnn import cnn
 from bnpbench.networks.fully_connected import fully_connected
+from bnpbench.networks.resnet import resnet, resnet18
 from bnpbench.suite.vocabulary import NetworkOptions
 
 Builder = Callable[[Any, Normalization, tuple[int, ...], int], nn.Module]
 
 NETWORKS: dict[str, Builder] = {
     "fc": fully_connected,
+    "cnn": cnn,
+    "resnet": resnet,
+    "resnet18": resnet18,
 }
 
 
