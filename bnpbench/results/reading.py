@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -42,6 +42,15 @@ class Results:
     environments: dict[str, dict[str, Any]] = field(default_factory=dict)
     suites: dict[str, dict[str, Any]] = field(default_factory=dict)
     damaged: list[tuple[Path, str]] = field(default_factory=list)
+
+    def of_suites(self, names: Collection[str]) -> Results:
+        """The results of these suites alone; what is damaged stays named."""
+        cells, epochs, steps = (
+            frame[frame["suite"].isin(list(names))].reset_index(drop=True)
+            for frame in (self.cells, self.epochs, self.steps)
+        )
+        suites = {name: document for name, document in self.suites.items() if name in names}
+        return Results(cells, epochs, steps, self.environments, suites, self.damaged)
 
 
 def read_results(*directories: str | Path) -> Results:
