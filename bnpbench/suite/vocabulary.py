@@ -7,7 +7,7 @@ a step of ``SCHEMA_VERSION``, because a cell's key hashes only what differs from
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -81,6 +81,12 @@ class _Groups(Options):
     groups: Positive | None = None  # instead of channels_per_group
     group_eps: PositiveFloat = 1e-5
     position: Position = "post"
+
+    @model_validator(mode="after")
+    def _one_way_to_group(self) -> Self:
+        if self.groups is not None and self.channels_per_group != 4:
+            raise ValueError("give groups or channels_per_group, not both")
+        return self
 
 
 class GroupNorm(_Labelled, _Groups):
@@ -156,7 +162,7 @@ class ResNet(Options):
     preactivation: bool = False
 
     @model_validator(mode="after")
-    def _depth_is_6n_plus_2(self) -> ResNet:
+    def _depth_is_6n_plus_2(self) -> Self:
         if (self.depth - 2) % 6:
             raise ValueError(f"depth is 6n+2 (8, 14, 20, 32, 44, 56, 110, ...), not {self.depth}")
         return self
@@ -216,7 +222,7 @@ class Sgd(Options):
     nesterov: bool = False
 
     @model_validator(mode="after")
-    def _nesterov_needs_momentum(self) -> Sgd:
+    def _nesterov_needs_momentum(self) -> Self:
         if self.nesterov and not self.momentum:
             raise ValueError("nesterov needs a momentum above 0")
         return self
@@ -231,7 +237,7 @@ class Adam(Options):
     eps: PositiveFloat = 1e-8
 
 
-OptimizerOptions = Annotated[Sgd | Adam, Field(discriminator="kind")]
+OptimizerOptions = Annotated[Sgd | Adam, Field(discriminator="kind"), BeforeValidator(_kind_or_table)]
 
 
 class Warmup(Options):
@@ -243,7 +249,7 @@ class Warmup(Options):
     epochs: Positive | None = None
 
     @model_validator(mode="after")
-    def _one_length(self) -> Warmup:
+    def _one_length(self) -> Self:
         if (self.iterations is None) == (self.epochs is None):
             raise ValueError("give exactly one of iterations and epochs")
         return self
@@ -292,7 +298,8 @@ class WeightDecay(Options):
 
 
 def _value_or_table(value: Any) -> Any:
-    return {"value": value} if isinstance(value, int | float) else value
+    """``1e-4`` is short for ``{ value = 1e-4 }``."""
+    return {"value": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 class Settings(Options):
@@ -317,3 +324,4 @@ class Settings(Options):
     augment: Literal["none", "crop-flip"] = "none"
     train_limit: Positive | None = None
     validation: Fraction = 0.0
+    plugins: tuple[str, ...] = ()  # SHA-256 of the suite's plugins, sorted; never written by hand

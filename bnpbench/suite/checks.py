@@ -1,0 +1,109 @@
+"""Faults between settings that show before any data or device is touched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bnpbench.suite.cells import Cell
+from bnpbench.suite.data import data_shape, split_sizes
+from bnpbench.suite.expansion import Grid
+from bnpbench.suite.explaining import closest, shown
+from bnpbench.suite.options import SETTINGS, kinds, method_label
+from bnpbench.suite.vocabulary import Cnn, FullyConnected, Settings
+
+SMALLEST_CNN_IMAGE = 18  # three valid 3 x 3 convolutions and two poolings by 2 leave one position of it
+AGREE = ("device", "devices", "precision", "threads", "deterministic", "epochs")
+"""What the cells of a block must have in common: one process, one set of flags, as many turns."""
+
+
+def check_settings(grid: Grid) -> None:
+    """Raises SuiteError for settings that contradict each other or the data, in any cell."""
+    seen = set()
+    for row, settings in enumerate(grid.settings):
+        together = (
+            settings.dataset,
+            settings.network,
+            settings.batch_size,
+            settings.train_limit,
+            settings.validation,
+            settings.augment,
+        )
+        if together not in seen:
+            seen.add(together)
+            fault = _fault(settings)
+            if fault:
+                raise grid.error(fault[1], row, fault[0])
+
+
+def _fault(settings: Settings) -> tuple[tuple[str, ...], str] | None:
+    """The setting at fault and what is wrong with it."""
+    shape = data_shape(settings.dataset)
+    name = settings.dataset.kind
+    if settings.train_limit is not None and settings.train_limit > shape.train:
+        return ("train_limit",), f"{settings.train_limit:,} examples; {name} has {shape.train:,} to train on"
+    train, validation = split_sizes(settings)
+    if settings.validation and not (train and validation):
+        return ("validation",), f"{settings.validation:g} of {train + validation:,} examples leaves one side empty"
+    if settings.batch_size > train:
+        left = f"of {name} are left" if train < shape.train else f"has {name}"
+        return ("batch_size",), f"{settings.batch_size:,} is more than the training data: {train:,} examples {left}"
+    is_image, size = len(shape.input) == 3, " x ".join(map(str, shape.input))
+    if not is_image and not isinstance(settings.network, FullyConnected):
+        return ("network",), f"{settings.network.kind} needs images (channels x height x width); {name} is {size}"
+    if not is_image and settings.augment != "none":
+        return ("augment",), f"{settings.augment} needs images (channels x height x width); {name} is {size}"
+    if isinstance(settings.network, Cnn) and min(shape.input[1:]) < SMALLEST_CNN_IMAGE:
+        least = f"{SMALLEST_CNN_IMAGE} x {SMALLEST_CNN_IMAGE}"
+        return ("network",), f"cnn needs images of at least {least}; {name} is {size}"
+    return None
+
+
+def check_labels(grid: Grid) -> None:
+    """Raises SuiteError where a label stands for two methods, or a method's settings have two labels."""
+    by_label: dict[str, tuple[Any, int]] = {}
+    by_cell: dict[str, str] = {}
+    for row, settings in enumerate(grid.settings):
+        cell = Cell(settings)
+        method = settings.method.model_copy(update={"label": None})
+        known, _ = by_label.setdefault(cell.label, (method, row))
+        if known != method:
+            message = (
+                f"label {cell.label!r} stands for two methods: {_told(known)} and {_told(method)}; give each its own"
+            )
+            raise grid.error(message, row, ("method", "label"))
+        if cell.label in kinds(SETTINGS["method"]) and cell.label != method.kind:
+            raise grid.error(f"label {cell.label!r} is the name of another method", row, ("method", "label"))
+        other = by_cell.setdefault(cell.canonical, cell.label)
+        if other != cell.label:
+            message = f"labels {other!r} and {cell.label!r} stand for the same settings; one of them is enough"
+            raise grid.error(message, row, ("method", "label"))
+
+
+def groups(grid: Grid, interleave: tuple[str, ...]) -> list[str]:
+    """For each row where it stands on the axes that are not interleaved: rows that are equal share a block.
+
+    Raises:
+        SuiteError: an interleaved axis is none of the sweep's, or a block's cells cannot share a process.
+    """
+    names = [axis.name for axis in grid.axes]
+    for number, name in enumerate(interleave):
+        if name not in names:
+            message = f"{name!r} is no axis of [sweep]; its axes: {', '.join(names) or 'none'}"
+            raise grid.source.error(message, ("measure", "interleave", number), closest(name, names))
+    if not interleave:
+        return [""] * grid.size
+    shared = [number for number, name in enumerate(names) if name not in interleave]
+    found = [" ".join(map(str, point)) or "all" for point in grid.coordinates[:, shared].tolist()]
+    first: dict[str, int] = {}
+    for row, group in enumerate(found):
+        one, other = grid.settings[first.setdefault(group, row)], grid.settings[row]
+        for name in AGREE:
+            if getattr(one, name) != getattr(other, name):
+                values = f"{shown(getattr(one, name))} and {shown(getattr(other, name))}"
+                message = f"interleaved cells take turns in one process and must agree; here {values}"
+                raise grid.error(message, row, (name,))
+    return found
+
+
+def _told(method: Any) -> str:
+    return method_label(method.model_dump(mode="json"))

@@ -1,0 +1,45 @@
+"""What is known of a data set without loading it: shapes, classes, sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bnpbench.suite.vocabulary import ImageNet, Settings, StoredData, Synthetic
+
+
+@dataclass(frozen=True)
+class DataShape:
+    """One example's shape (channels first), the number of classes, and how many examples there are."""
+
+    input: tuple[int, ...]
+    classes: int
+    train: int
+    test: int
+
+
+DATASETS = {
+    "digits": DataShape((1, 8, 8), 10, 1437, 360),
+    "mnist": DataShape((1, 28, 28), 10, 60_000, 10_000),
+    "fashion-mnist": DataShape((1, 28, 28), 10, 60_000, 10_000),
+    "cifar10": DataShape((3, 32, 32), 10, 50_000, 10_000),
+    "cifar100": DataShape((3, 32, 32), 100, 50_000, 10_000),
+}
+"""The data sets of fixed content."""
+
+
+def data_shape(options: StoredData | Synthetic | ImageNet) -> DataShape:
+    """The shape of any data set; ImageNet's is that of ILSVRC 2012 at the size asked for."""
+    if isinstance(options, Synthetic):
+        return DataShape(options.shape, options.classes, options.train, options.test)
+    if isinstance(options, ImageNet):
+        return DataShape((3, options.size, options.size), 1000, 1_281_167, 50_000)
+    return DATASETS[options.kind]
+
+
+def split_sizes(settings: Settings) -> tuple[int, int]:
+    """Examples to train on and to validate on: of the training set, cut to ``train_limit``, the share
+    ``validation`` is kept back, rounded to a whole number of examples.
+    """
+    train = min(data_shape(settings.dataset).train, settings.train_limit or 2**63)
+    validation = round(train * settings.validation)
+    return train - validation, validation

@@ -1,0 +1,252 @@
+"""The tables of a suite file besides its settings: how to measure, what to choose, show and expect."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from bnpbench.suite.metrics import METRICS, TARGETS, TIMES, table_of
+from bnpbench.suite.vocabulary import Options, Positive, PositiveFloat
+
+Pattern = dict[str, Any]
+"""Settings that a cell must contain; matching.py has the rules."""
+Share = Annotated[float, Field(gt=0, le=1)]
+
+
+def _share(value: Any) -> Any:
+    """``"2%"`` is 0.02."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return float(value.removesuffix("%")) / 100 if value.endswith("%") else float("nan")
+    except ValueError:
+        return float("nan")
+
+
+Metric = Annotated[str, Field(json_schema_extra={"enum": sorted(METRICS)})]
+
+
+class Measure(Options):
+    """``[measure]``: how the cells are measured.
+
+    Attributes:
+        interleave: axes of the sweep whose cells take turns in one process, epoch by epoch.
+        warmup_epochs: epochs run first, undone and not written.
+        interval: go on until the 95 % interval of every ratio is this narrow, as a share ("2%" is 0.02).
+        max_epochs: where ``interval`` gives up.
+        max_seconds: where ``interval`` gives up.
+    """
+
+    interleave: tuple[str, ...] = ()
+    warmup_epochs: Annotated[int, Field(ge=0)] = 0
+    interval: Annotated[
+        Annotated[float, Field(gt=0, lt=1)] | None, BeforeValidator(_share, json_schema_input_type=float | str | None)
+    ] = None
+    max_epochs: Positive | None = None
+    max_seconds: PositiveFloat | None = None
+
+    @model_validator(mode="after")
+    def _limits_need_an_interval(self) -> Self:
+        if self.interval is None and (self.max_epochs is not None or self.max_seconds is not None):
+            raise ValueError("max_epochs and max_seconds say where interval gives up: give interval too")
+        if self.interval is not None and not self.interleave:
+            raise ValueError('interval is of ratios between interleaved cells: give interleave too, as ["method"]')
+        return self
+
+
+class Select(Options):
+    """``[select]``: the best value of one axis, for each combination of the others, before the finals run."""
+
+    over: str
+    by: Literal["validation_accuracy"] = "validation_accuracy"
+
+
+class Probe(Options):
+    """``[probe]``: figures of one neuron in every so many iterations of the first epochs."""
+
+    layer: Annotated[str, Field(min_length=1)]
+    neuron: Annotated[int, Field(ge=0)] = 0
+    every: Positive = 1
+    epochs: Positive = 1
+
+
+class Report(Options):
+    """``[report]``: accuracies whose time to reach is told."""
+
+    targets: tuple[Share, ...] = ()
+
+    @model_validator(mode="after")
+    def _no_target_twice(self) -> Self:
+        if len(set(self.targets)) < len(self.targets):
+            raise ValueError("a target is given twice")
+        return self
+
+
+class Override(Options):
+    """``[[override]]``: other settings for the cells that match."""
+
+    when: Pattern
+    set: Annotated[Pattern, Field(min_length=1)]
+
+
+# --- claims ---------------------------------------------------------------------------------
+
+
+class AtEpoch(Options):
+    """The value after one epoch."""
+
+    epoch: Positive
+
+
+class AtEpochs(Options):
+    """The mean over epochs, first and last included."""
+
+    epochs: tuple[Positive, Positive]
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.epochs[0] > self.epochs[1]:
+            raise ValueError("the first epoch comes after the last")
+        return self
+
+
+def _kind_of_at(value: Any) -> str:
+    if isinstance(value, dict):
+        return "<epochs>" if "epochs" in value else "<epoch>"
+    return "<epoch>" if isinstance(value, AtEpoch) else "<epochs>" if isinstance(value, AtEpochs) else "<name>"
+
+
+At = Annotated[
+    Annotated[Literal["last", "best", "area"], Tag("<name>")]
+    | Annotated[AtEpoch, Tag("<epoch>")]
+    | Annotated[AtEpochs, Tag("<epochs>")],
+    Discriminator(_kind_of_at),
+]
+
+
+class Bounds(Options):
+    """Where a value must lie."""
+
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        if self.at_least is None and self.at_most is None:
+            raise ValueError("give at_least, at_most or both")
+        if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
+            raise ValueError(f"at_least {self.at_least:g} is above at_most {self.at_most:g}")
+        return self
+
+
+class Side(BaseModel):
+    """One side of a claim: settings that pick its cell, and possibly an ``at`` of its own."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", strict=True, allow_inf_nan=False)
+    at: At | None = None
+
+    @property
+    def pattern(self) -> Pattern:
+        """The settings that pick the cell."""
+        return dict(self.__pydantic_extra__ or {})
+
+
+class _Figure(Options):
+    """A metric, with the target that a time to accuracy needs."""
+
+    metric: Metric
+    target: Share | None = None
+    at: At | None = None
+
+
+class Reference(_Figure):
+    """``[[reference]]``: a published figure to stand beside ours."""
+
+    cell: Pattern
+    value: float
+    source: Annotated[str, Field(min_length=1)]
+
+
+class Claim(_Figure):
+    """``[[claim]]``: what the suite is expected to show.
+
+    Attributes:
+        says: the claim in words.
+        left, right: what is compared; ``right`` is absent for a claim about one ``value``.
+        where: holds for both sides; one verdict for each element of a list in it.
+        value, difference, ratio: bounds of left, left - right, left / right; exactly one is given.
+    """
+
+    says: Annotated[str, Field(min_length=1)]
+    left: Side
+    right: Side | None = None
+    where: Pattern = Field(default_factory=dict)
+    value: Bounds | None = None
+    difference: Bounds | None = None
+    ratio: Bounds | None = None
+
+    @model_validator(mode="after")
+    def _one_question(self) -> Self:
+        asked = [name for name in ("value", "difference", "ratio") if getattr(self, name) is not None]
+        if len(asked) != 1:
+            raise ValueError(f"give exactly one of value, difference and ratio, not {' and '.join(asked) or 'none'}")
+        if asked == ["value"] and self.right is not None:
+            raise ValueError("value looks at left alone: leave right out, or ask for a difference or a ratio")
+        if asked != ["value"] and self.right is None:
+            raise ValueError(f"a {asked[0]} needs a right side")
+        return self
+
+    @property
+    def question(self) -> Literal["value", "difference", "ratio"]:
+        """Which of the three is bounded."""
+        return "value" if self.value else "difference" if self.difference else "ratio"
+
+    @property
+    def bounds(self) -> Bounds:
+        """Where the answer must lie."""
+        bounds = self.value or self.difference or self.ratio
+        assert bounds is not None
+        return bounds
+
+    def at_of(self, side: Literal["left", "right"]) -> Literal["all", "last", "best", "area"] | AtEpoch | AtEpochs:
+        """When a side is looked at: its own ``at``, the claim's, all epochs for times, else the last."""
+        own = (self.left if side == "left" else self.right or self.left).at or self.at
+        return own or ("all" if self.metric in TIMES else "last")
+
+
+def figure_fault(figure: _Figure) -> tuple[str, str] | None:
+    """What is wrong between a metric, its target and its ``at``: (key, message)."""
+    needs_target = figure.metric in TARGETS
+    if needs_target and figure.target is None:
+        return "metric", f"{figure.metric} needs a target, an accuracy such as 0.9"
+    if not needs_target and figure.target is not None:
+        return "target", f"only {', '.join(sorted(TARGETS))} have a target; {figure.metric} has none"
+    ats = [("at", figure.at)]
+    if isinstance(figure, Claim):
+        ats += [(f"{name}.at", side.at) for name, side in (("left", figure.left), ("right", figure.right)) if side]
+    for key, at in ats:
+        if at is not None and table_of(figure.metric) != "epochs":
+            return key, f"{figure.metric} has one value a run: leave at out"
+    return None
+
+
+# --- the file -------------------------------------------------------------------------------
+
+
+class Document(Options):
+    """A suite file. ``train`` and ``sweep`` hold settings; expansion.py validates them."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=64)]
+    source: str = ""
+    description: str = ""
+    plugins: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    train: dict[str, Any] = Field(default_factory=dict)
+    sweep: dict[str, Any] = Field(default_factory=dict)
+    override: tuple[Override, ...] = ()
+    measure: Measure = Measure()
+    select: Select | None = None
+    probe: Probe | None = None
+    report: Report = Report()
+    reference: tuple[Reference, ...] = ()
+    claim: tuple[Claim, ...] = ()

@@ -1,0 +1,173 @@
+"""pydantic's errors as one sentence: what is wrong, what was expected, the closest valid name."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from bnpbench.suite.options import alternatives, hints, is_list, kinds, models, options, stripped, tags
+
+_EXPECTED = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "string_type": "a text",
+    "tuple_type": "a list",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "model_attributes_type": "a table",
+    "finite_number": "a finite number",
+}
+_LIMITS = {
+    "greater_than": ("gt", "must be above {}"),
+    "greater_than_equal": ("ge", "must be at least {}"),
+    "less_than": ("lt", "must be below {}"),
+    "less_than_equal": ("le", "must be at most {}"),
+    "too_short": ("min_length", "needs at least {} elements"),
+    "too_long": ("max_length", "takes at most {} elements"),
+    "string_too_short": ("min_length", "needs at least {} characters"),
+    "string_too_long": ("max_length", "takes at most {} characters"),
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong at a path within the validated data."""
+
+    path: tuple[str | int, ...]
+    message: str
+    closest: str | None = None
+
+
+def explain(error: ValidationError, hint: Any, data: Any, *, partial: bool = False) -> Fault | None:
+    """The fault to tell of first: misspelt names before anything they may have caused.
+
+    Args:
+        error: what pydantic found in ``data``.
+        hint: the type that ``data`` was validated against.
+        partial: the data is completed later, so that missing keys and rules between keys do not count yet;
+            None is returned where there is nothing else.
+    """
+    found = error.errors(include_url=False)
+    if partial:
+        found = [e for e in found if e["type"] not in ("missing", "value_error", "union_tag_not_found")]
+    if not found:
+        return None
+    first = min(found, key=lambda e: e["type"] != "extra_forbidden")
+    path = _path(first, data)
+    rivals = [e for e in found if _path(e, data) == path and e["type"] != "extra_forbidden"]
+    if len(rivals) > 1 and first in rivals:  # each member of a union had its say
+        return Fault(path, _expected_one_of(rivals), _closest_of(rivals))
+    return _fault(first, path, hint)
+
+
+def closest(name: Any, valid: Iterable[str]) -> str | None:
+    """The valid name nearest to a misspelt one, if any is near."""
+    near = difflib.get_close_matches(str(name)[:100], list(valid), n=1, cutoff=0.5)
+    return near[0] if near else None
+
+
+def shown(value: Any) -> str:
+    """A value in a message, as TOML writes it, shortened; of a table or list only the name."""
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list | tuple):
+        return "a list"
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def listed(words: Iterable[Any]) -> str:
+    """The first dozen words, separated by commas."""
+    words = [str(word) for word in words]
+    return ", ".join(words[:12]) + (", ..." if len(words) > 12 else "")
+
+
+def unknown_key(name: str, valid: Sequence[str]) -> tuple[str, str | None]:
+    """Message and closest name for a key that does not exist."""
+    return f"unknown key; valid here: {', '.join(valid)}" if valid else "this takes no keys", closest(name, valid)
+
+
+def _path(error: ErrorDetails, data: Any) -> tuple[str | int, ...]:
+    """pydantic's place without the names of union members that it mixes in."""
+    path: list[str | int] = []
+    for n, key in enumerate(error["loc"]):
+        if isinstance(data, dict):
+            if key in data:
+                data = data[key]
+                path.append(key)
+            elif n == len(error["loc"]) - 1 and error["type"] == "missing":
+                path.append(key)
+        elif isinstance(data, list) and isinstance(key, int) and key < len(data):
+            data = data[key]
+            path.append(key)
+    return tuple(path)
+
+
+def _fault(error: ErrorDetails, path: tuple[str | int, ...], hint: Any) -> Fault:
+    kind, context, given = error["type"], error.get("ctx", {}), error["input"]
+    if kind == "extra_forbidden":
+        return Fault(path, *unknown_key(str(path[-1]), sorted(options(_type_at(hint, error["loc"][:-1])))))
+    if kind == "missing":
+        return Fault(path, "missing")
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        valid = list(kinds(_type_at(hint, error["loc"])))
+        if kind == "union_tag_not_found":
+            return Fault(path, f"needs a kind: one of {', '.join(valid)}")
+        return Fault(
+            path, f"unknown kind {shown(context['tag'])}; one of {', '.join(valid)}", closest(context["tag"], valid)
+        )
+    if kind == "literal_error":
+        return Fault(path, f"expected {context['expected']}, not {shown(given)}", _closest_of([error]))
+    if kind == "string_pattern_mismatch":
+        return Fault(path, f"{shown(given)} may hold letters, digits and . _ + - only, a letter or digit first")
+    if kind in _EXPECTED:
+        wanted = _EXPECTED[kind]
+        if kind == "model_attributes_type" and kinds(_type_at(hint, error["loc"])):
+            wanted = f"a table or one of {', '.join(kinds(_type_at(hint, error['loc'])))}"
+        return Fault(path, f"expected {wanted}, not {shown(given)}")
+    if kind in _LIMITS:
+        limit, words = _LIMITS[kind]
+        said = words.format(f"{context[limit]:g}")
+        return Fault(path, f"{said}, not {shown(given)}" if "must" in said else said)
+    return Fault(path, error["msg"].removeprefix("Value error, "))
+
+
+def _expected_one_of(errors: Sequence[ErrorDetails]) -> str:
+    wanted = [e.get("ctx", {}).get("expected") or _EXPECTED.get(e["type"]) for e in errors]
+    told = list(dict.fromkeys(word for word in wanted if word))
+    limits = [
+        _LIMITS[e["type"]][1].format(e.get("ctx", {})[_LIMITS[e["type"]][0]]) for e in errors if e["type"] in _LIMITS
+    ]
+    if limits:
+        return f"{' or '.join(limits)}{' or be ' + ' or '.join(told) if told else ''}, not {shown(errors[0]['input'])}"
+    return f"expected {' or '.join(told)}, not {shown(errors[0]['input'])}"
+
+
+def _closest_of(errors: Sequence[ErrorDetails]) -> str | None:
+    words = [word for e in errors for word in re.findall(r"'([^']*)'", str(e.get("ctx", {}).get("expected", "")))]
+    return closest(errors[0]["input"], words) if isinstance(errors[0]["input"], str) else None
+
+
+def _type_at(hint: Any, loc: Sequence[str | int]) -> Any:
+    """The type that stands at pydantic's place ``loc`` below ``hint``."""
+    for key in loc:
+        members = alternatives(hint)
+        tagged = [member for member in members if key in tags(member)]
+        if tagged:
+            hint = tagged[0]
+        elif isinstance(key, int) and is_list(hint):
+            inner = [a for member in members for a in getattr(stripped(member), "__args__", ()) if a is not Ellipsis]
+            hint = inner[min(key, len(inner) - 1)]
+        else:
+            fields = {n: h for model in models(hint) for n, h in hints(model).items()}
+            hint = fields.get(str(key), hint)
+    return hint

@@ -1,0 +1,124 @@
+"""Suite files: found, read, checked, turned into a :class:`~bnpbench.suite.suites.Suite`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from bnpbench.errors import SuiteError
+from bnpbench.suite.checks import check_labels, check_settings, groups
+from bnpbench.suite.claims import check_claims
+from bnpbench.suite.document import Document, Select
+from bnpbench.suite.expansion import Grid
+from bnpbench.suite.explaining import Fault, closest, explain, listed
+from bnpbench.suite.reading import Source, read
+from bnpbench.suite.suites import Row, Suite
+
+MAX_PLUGIN_BYTES = 1024 * 1024
+
+
+def load_suite(source: str | Path, *, allow_plugins: bool = False) -> Suite:
+    """Reads a suite and checks all of it that needs neither data nor a device.
+
+    Args:
+        source: a path; or, as a text without slash and ``.toml``, the name of a suite that ships with bnpbench.
+        allow_plugins: whether the suite may name Python files to be run.
+
+    Raises:
+        SuiteError: with file, line, key path and the closest valid key where there is one.
+    """
+    file = read(_path(source))
+    document = _document(file)
+    grid = Grid(file, document, _plugins(file, document, allow_plugins))
+    check_settings(grid)
+    check_labels(grid)
+    suite = Suite(
+        name=document.name,
+        source=document.source,
+        description=document.description,
+        path=file.path,
+        measure=document.measure,
+        targets=document.report.targets,
+        references=document.reference,
+        claims=document.claim,
+        select=document.select,
+        probe=document.probe,
+        _rows=_rows(grid, document),
+    )
+    check_claims(file, document, suite.finals())
+    return suite
+
+
+def shipped_suites() -> dict[str, Path]:
+    """Name → path of the suites that ship with bnpbench: inside the package, or beside it in a checkout."""
+    package = Path(__file__).resolve().parent.parent
+    folder = next((f for f in (package / "suites", package.parent / "suites") if f.is_dir()), None)
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))} if folder else {}
+
+
+def _path(source: str | Path) -> Path:
+    if isinstance(source, Path) or source.endswith(".toml") or "/" in source or os.sep in source:
+        return Path(source)
+    shipped = shipped_suites()
+    if source not in shipped:
+        message = f"no suite {source!r} ships with bnpbench; there are: {listed(shipped)}; for a file give its path"
+        raise SuiteError(message, closest=closest(source, shipped))
+    return shipped[source]
+
+
+def _document(source: Source) -> Document:
+    data = {"name": source.path.stem, **source.document}
+    try:
+        return Document.model_validate_json(json.dumps(data))
+    except ValidationError as error:
+        fault = explain(error, Document, data) or Fault((), str(error))
+        raise source.error(fault.message, fault.path, fault.closest) from None
+
+
+def _plugins(source: Source, document: Document, allowed: bool) -> tuple[str, ...]:
+    """The SHA-256 of each plugin."""
+    folder = source.path.parent.resolve()
+    hashes = []
+    for number, name in enumerate(document.plugins):
+        place = ("plugins", number)
+        path = (folder / name).resolve()
+        if Path(name).is_absolute() or not path.is_relative_to(folder) or path.suffix != ".py":
+            raise source.error("a plugin is a Python file inside the suite's folder, given by its relative path", place)
+        if not allowed:
+            raise source.error("names Python code to run; pass --allow-plugins if you trust it", place)
+        try:
+            if not path.is_file() or path.stat().st_size > MAX_PLUGIN_BYTES:
+                raise source.error(f"no such file of at most {MAX_PLUGIN_BYTES // 1024:,} KiB: {name!r}", place)
+            hashes.append(hashlib.sha256(path.read_bytes()).hexdigest())
+        except OSError as error:
+            raise source.error(f"cannot be read: {error.strerror}", place) from None
+    return tuple(sorted(hashes))
+
+
+def _rows(grid: Grid, document: Document) -> tuple[Row, ...]:
+    names = [axis.name for axis in grid.axes]
+    found = groups(grid, document.measure.interleave)
+    chosen = _selected(grid, document.select, names) if document.select else None
+    seed = names.index("seed") if "seed" in names else None
+    return tuple(
+        Row(settings, group, 0 if seed is None else point[seed], 0 if chosen is None else point[chosen])
+        for settings, group, point in zip(grid.settings, found, grid.coordinates.tolist(), strict=True)
+    )
+
+
+def _selected(grid: Grid, select: Select, names: list[str]) -> int:
+    """The number of the axis that ``[select]`` chooses from."""
+    if select.over not in names:
+        message = f"{select.over!r} is no axis of [sweep]; its axes: {', '.join(names) or 'none'}"
+        raise grid.source.error(message, ("select", "over"), closest(select.over, names))
+    if select.over == "seed":
+        raise grid.source.error("a seed is not chosen by its result", ("select", "over"))
+    for row, settings in enumerate(grid.settings):
+        if not settings.validation:
+            message = f"choosing by {select.by} needs a share of the training data, such as 0.1"
+            raise grid.error(message, row, ("validation",))
+    return names.index(select.over)

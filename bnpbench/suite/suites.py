@@ -1,0 +1,189 @@
+"""A suite: what to run and what it is expected to show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from bnpbench.errors import SuiteError
+from bnpbench.suite.cells import Block, Cell, Role
+from bnpbench.suite.claims import Combination, Pick
+from bnpbench.suite.document import Claim, Measure, Probe, Reference, Select
+from bnpbench.suite.matching import only_pattern
+from bnpbench.suite.vocabulary import SCHEMA_VERSION, Settings
+
+
+@dataclass(frozen=True)
+class Row:
+    """One point of the sweep: its settings, its block, and its seed's place among the seeds."""
+
+    settings: Settings
+    group: str
+    seed_rank: int
+    chosen_rank: int  # place on the axis that [select] chooses from; 0 without one
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A suite that has passed every check that needs neither data nor a device.
+
+    Attributes:
+        name: a file name's worth of letters; the folder of its results.
+        source: what it repeats, such as a table of a paper.
+        description: free text.
+        path: its file.
+        measure: how its cells are measured.
+        targets: accuracies whose time to reach is told.
+        references: published figures.
+        claims: what it is expected to show.
+        select: the axis whose best value is chosen before the finals, if any.
+        probe: the neuron looked at in every so many iterations, if any.
+    """
+
+    name: str
+    source: str
+    description: str
+    path: Path
+    measure: Measure
+    targets: tuple[float, ...]
+    references: tuple[Reference, ...]
+    claims: tuple[Claim, ...]
+    select: Select | None
+    probe: Probe | None
+    _rows: tuple[Row, ...] = field(repr=False)
+
+    def cells(
+        self,
+        *,
+        device: Literal["cpu", "cuda"],
+        threads: int,
+        engine: Literal["eager"] = "eager",
+        only: Sequence[str] = (),
+        seeds: int | None = None,
+        epochs: int | None = None,
+    ) -> tuple[Cell, ...]:
+        """The cells to run, in the order of the sweep, each once.
+
+        Where ``[select]`` chooses, these are its trials: one seed, role ``trial``.
+
+        Args:
+            device, threads, engine: what "auto" stands for.
+            only: ``KEY=VALUE,VALUE`` texts; a cell must match one value of each.
+            seeds: only the first so many seeds of the axis.
+            epochs: instead of the suite's; schedules stay as they are.
+
+        Raises:
+            SuiteError: nothing matches, or a number is below 1.
+        """
+        for name, number in (("--seeds", seeds), ("--epochs", epochs), ("--threads", threads)):
+            if number is not None and number < 1:
+                raise SuiteError(f"{name} must be at least 1, not {number}")
+        role: Role = "trial" if self.select else "final"
+        count = 1 if self.select else seeds
+        auto = {"device": device, "threads": threads, "engine": engine}
+        found: dict[str, Cell] = {}
+        for row in self._rows:
+            if count is None or row.seed_rank < count:
+                changes: dict[str, Any] = {n: v for n, v in auto.items() if getattr(row.settings, n) == "auto"}
+                changes |= {"epochs": epochs} if epochs else {}
+                cell = Cell(row.settings.model_copy(update=changes), role, row.group)
+                found.setdefault(cell.canonical, cell)
+        return _only(tuple(found.values()), only)
+
+    def blocks(self, cells: Sequence[Cell]) -> tuple[Block, ...]:
+        """The blocks that cells of this suite are measured in, in the order of their first cells."""
+        members: dict[str, list[Cell]] = {}
+        for cell in cells:
+            members.setdefault(cell.group or cell.key, []).append(cell)
+        return tuple(Block(tuple(block), self.measure, self.probe) for block in members.values())
+
+    def devices(self) -> frozenset[str]:
+        """The devices that cells ask for: "auto", "cpu", "cuda"."""
+        return frozenset(row.settings.device for row in self._rows)
+
+    def finals(self) -> tuple[Cell, ...]:
+        """The cells that claims speak of, "auto" unresolved; of a choice by ``[select]`` any one value."""
+        cells = (Cell(row.settings, "final", row.group) for row in self._rows if row.chosen_rank == 0)
+        return tuple({cell.canonical: cell for cell in cells}.values())
+
+    def document(self, cells: Sequence[Cell], *, version: str, epochs: int | None = None) -> dict[str, Any]:
+        """What ``suite.json`` holds.
+
+        Args:
+            cells: of the whole suite, whatever is run now.
+            version: of bnpbench.
+            epochs: what ``cells`` was shortened to.
+        """
+        pick = Pick(cells)
+        blocks = {cell.key: block.id for block in self.blocks(cells) for cell in block.cells}
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "name": self.name,
+            "source": self.source,
+            "description": self.description,
+            "bnpbench": version,
+            "measure": _told(self.measure),
+            "targets": list(self.targets),
+            "references": [
+                {**_told(reference), "cells": [cell.key for cell in pick.matching(reference.cell)]}
+                for reference in self.references
+            ],
+            "claims": [_claim(claim, pick.combinations(claim)) for claim in self.claims],
+            "select": self.select and _told(self.select),
+            "probe": self.probe and _told(self.probe),
+            "shortened": {"epochs": epochs} if epochs else None,
+            "cells": [_cell(cell, blocks[cell.key]) for cell in cells],
+        }
+
+
+def _only(cells: tuple[Cell, ...], only: Sequence[str]) -> tuple[Cell, ...]:
+    table = Pick(cells).table
+    mask = table.matching({})
+    for text in only:
+        pattern = only_pattern(text)
+        matches = table.matching(pattern)
+        if not matches.any():
+            message, near = table.why_none(pattern)
+            raise SuiteError(f"--only {text}: {message}", closest=near)
+        mask &= matches
+    if not mask.any():
+        raise SuiteError(f"no cell matches all of --only {' --only '.join(only)}")
+    return tuple(cell for cell, kept in zip(cells, mask.tolist(), strict=True) if kept)
+
+
+def _cell(cell: Cell, block: str) -> dict[str, Any]:
+    settings = cell.settings.model_dump(mode="json")
+    settings["method"].pop("label")
+    return {"key": cell.key, "label": cell.label, "block": block, "role": cell.role, "settings": settings}
+
+
+def _claim(claim: Claim, combinations: Iterable[Combination]) -> dict[str, Any]:
+    sides: tuple[Literal["left", "right"], ...] = ("left", "right") if claim.right else ("left",)
+    return {
+        "says": claim.says,
+        "metric": claim.metric,
+        "target": claim.target,
+        "question": claim.question,
+        "bounds": _told(claim.bounds),
+        **{name: {"pattern": getattr(claim, name).pattern, "at": _at(claim.at_of(name))} for name in sides},
+        "where": claim.where,
+        "combinations": [
+            {
+                "where": combination.where,
+                **{name: {str(s): c[0].key for s, c in getattr(combination, name).items()} for name in sides},
+            }
+            for combination in combinations
+        ],
+    }
+
+
+def _at(at: Any) -> Any:
+    return at if isinstance(at, str) else _told(at)
+
+
+def _told(table: Any) -> dict[str, Any]:
+    """A table as JSON data."""
+    return dict(json.loads(table.model_dump_json()))
