@@ -39,14 +39,20 @@ def _fault(settings: Settings) -> tuple[tuple[str, ...], str] | None:
     """The setting at fault and what is wrong with it."""
     shape = data_shape(settings.dataset)
     name = settings.dataset.kind
-    if settings.train_limit is not None and settings.train_limit > shape.train:
-        return ("train_limit",), f"{settings.train_limit:,} examples; {name} has {shape.train:,} to train on"
     train, validation = split_sizes(settings)
-    if settings.validation and not (train and validation):
-        return ("validation",), f"{settings.validation:g} of {train + validation:,} examples leaves one side empty"
+    left = shape.train - validation
+    if settings.validation and not (left and validation):
+        return ("validation",), f"{settings.validation:g} of {shape.train:,} examples leaves one side empty"
+    if settings.train_limit is not None and settings.train_limit > left:
+        rest = f" after validation took {validation:,}" if validation else ""
+        return ("train_limit",), f"{settings.train_limit:,} examples; {name} has {left:,} to train on{rest}"
     if settings.batch_size > train:
-        left = f"of {name} are left" if train < shape.train else f"has {name}"
-        return ("batch_size",), f"{settings.batch_size:,} is more than the training data: {train:,} examples {left}"
+        used = (
+            f"{train:,} of {shape.train:,} examples of {name}"
+            if train < shape.train
+            else f"{train:,} examples ({name})"
+        )
+        return ("batch_size",), f"{settings.batch_size:,} is more than the training data: {used} examples of {name}"
     is_image, size = len(shape.input) == 3, " x ".join(map(str, shape.input))
     if not is_image and not isinstance(settings.network, FullyConnected):
         return ("network",), f"{settings.network.kind} needs images (channels x height x width); {name} is {size}"

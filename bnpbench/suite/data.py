@@ -37,9 +37,11 @@ def data_shape(options: StoredData | Synthetic | ImageNet) -> DataShape:
 
 
 def split_sizes(settings: Settings) -> tuple[int, int]:
-    """Examples to train on and to validate on: of the training set, cut to ``train_limit``, the share
-    ``validation`` is kept back, rounded to a whole number of examples.
+    """Numbers of examples to train on and to validate on.
+
+    The share ``validation`` of the whole training set is held out, rounded to a whole number of examples;
+    of the rest at most ``train_limit`` are used.
     """
-    train = min(data_shape(settings.dataset).train, settings.train_limit or 2**63)
-    validation = round(train * settings.validation)
-    return train - validation, validation
+    whole = data_shape(settings.dataset).train
+    validation = round(whole * settings.validation)
+    return min(whole - validation, settings.train_limit or whole), validation

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
@@ -109,12 +110,11 @@ class Suite:
         cells = (Cell(row.settings, "final", row.group) for row in self._rows if row.chosen_rank == 0)
         return tuple({cell.canonical: cell for cell in cells}.values())
 
-    def document(self, cells: Sequence[Cell], *, version: str, epochs: int | None = None) -> dict[str, Any]:
+    def document(self, cells: Sequence[Cell], *, epochs: int | None = None) -> dict[str, Any]:
         """What ``suite.json`` holds.
 
         Args:
             cells: of the whole suite, whatever is run now.
-            version: of bnpbench.
             epochs: what ``cells`` was shortened to.
         """
         pick = Pick(cells)
@@ -124,7 +124,7 @@ class Suite:
             "name": self.name,
             "source": self.source,
             "description": self.description,
-            "bnpbench": version,
+            "bnpbench": _version(),
             "measure": _told(self.measure),
             "targets": list(self.targets),
             "references": [
@@ -178,6 +178,14 @@ def _claim(claim: Claim, combinations: Iterable[Combination]) -> dict[str, Any]:
             for combination in combinations
         ],
     }
+
+
+def _version() -> str | None:
+    """The version of bnpbench; None where it runs uninstalled."""
+    try:
+        return metadata.version("bnpbench")
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def _at(at: Any) -> Any:
