@@ -1,1 +1,40 @@
-"""What a normalization method costs and what it buys."""
+"""bnpbench: what a normalization method costs and what it buys.
+
+The public names are resolved on first use, so that the command line starts without torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bnpbench.bnp import BNP
+    from bnpbench.execution import run_suite
+    from bnpbench.measure.flops import FlopCount
+    from bnpbench.report import compare
+    from bnpbench.results import Results, read_results
+    from bnpbench.suite import Suite, load_suite
+
+_HOMES = {
+    "BNP": "bnpbench.bnp",
+    "FlopCount": "bnpbench.measure.flops",
+    "Results": "bnpbench.results",
+    "Suite": "bnpbench.suite",
+    "compare": "bnpbench.report",
+    "load_suite": "bnpbench.suite",
+    "read_results": "bnpbench.results",
+    "run_suite": "bnpbench.execution",
+}
+
+__all__ = ["BNP", "FlopCount", "Results", "Suite", "compare", "load_suite", "read_results", "run_suite"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'bnpbench' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_HOMES]

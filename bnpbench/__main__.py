@@ -1,0 +1,5 @@
+"""``python -m bnpbench``."""
+
+from bnpbench.cli import main
+
+main()

@@ -1,0 +1,70 @@
+"""The command line: one file a command; errors become messages and exit codes here and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any, NoReturn
+
+from bnpbench.cli.app import app
+from bnpbench.errors import BnpbenchError
+
+INTERRUPTED, TERMINATED, BUG = 130, 143, 70
+
+
+class Terminated(BaseException):
+    """SIGTERM arrived."""
+
+
+def main() -> NoReturn:
+    """The console script ``bnpbench``."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command line and give its exit code."""
+    signal.signal(signal.SIGTERM, _terminate)
+    debug = "--debug" in arguments
+    try:
+        code = app(arguments, standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except BnpbenchError as error:
+        return _fail(error.exit_code, str(error), debug)
+    except KeyboardInterrupt:
+        return _fail(INTERRUPTED, "interrupted; what was finished is kept, the same command goes on from there", debug)
+    except Terminated:
+        return _fail(TERMINATED, "terminated; what was finished is kept, the same command goes on from there", debug)
+    except BrokenPipeError:  # the reader of stdout has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if hasattr(error, "format_message"):  # a usage error of the command line
+            return _usage(error)
+        return _fail(BUG, f"a bug in bnpbench: {type(error).__name__}: {error}; --debug shows where", debug)
+
+
+def _fail(code: int, message: str, debug: bool) -> int:
+    if debug:
+        import traceback
+
+        traceback.print_exc()
+    print(f"bnpbench: {printable(message)}", file=sys.stderr)
+    return code
+
+
+def _usage(error: Any) -> int:
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "bnpbench"
+    print(f"bnpbench: {printable(error.format_message())}\ntry: {command} --help", file=sys.stderr)
+    return 2
+
+
+def printable(text: str) -> str:
+    """Text as a terminal may show it: control characters become escapes, line ends stay."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+
+def _terminate(number: int, frame: Any) -> NoReturn:
+    raise Terminated

@@ -1,0 +1,45 @@
+"""The Typer app and the options that every command has."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from bnpbench.cli.check import check
+from bnpbench.cli.compare import compare
+from bnpbench.cli.data import data
+from bnpbench.cli.env import env
+from bnpbench.cli.new import new
+from bnpbench.cli.report import report
+from bnpbench.cli.run import run
+
+app = typer.Typer(
+    name="bnpbench",
+    help="What a normalization method costs and what it buys: run suites, read tables you can trust.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (run, report, compare, check, new, env):
+    app.command()(command)
+app.add_typer(data, name="data")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"bnpbench {version('bnpbench')}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+) -> None:
+    """What every command has."""

@@ -1,0 +1,41 @@
+"""``bnpbench check``: validate suites and list their cells; run nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def check(
+    suites: Annotated[
+        list[str] | None, typer.Argument(metavar="[SUITE...]", help="Suite files, or names of shipped suites.")
+    ] = None,
+    json_schema: Annotated[
+        bool, typer.Option("--json-schema", help="Print the JSON Schema of a suite, for editors.")
+    ] = False,
+    only: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE,...", help="List these cells only.")] = None,
+    out: Annotated[Path, typer.Option(help="Earlier results, for the time estimate.")] = Path("results"),
+    allow_plugins: Annotated[
+        bool, typer.Option("--allow-plugins", help="Run the Python files that a suite names.")
+    ] = False,
+) -> int:
+    """Validate suites and list their cells.
+
+    The time is estimated from earlier results; nothing is run."""
+    import json
+
+    from bnpbench.errors import BnpbenchError
+    from bnpbench.execution.listing import listing
+    from bnpbench.suite import json_schema as schema
+    from bnpbench.suite import load_suite
+
+    if json_schema:
+        print(json.dumps(schema(), indent=2))
+        return 0
+    if not suites:
+        raise BnpbenchError("check: name a suite file or a shipped suite, or give --json-schema")
+    for suite in suites:
+        print(listing(load_suite(suite, allow_plugins=allow_plugins), only=tuple(only or ()), out=out))
+    return 0

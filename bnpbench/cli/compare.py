@@ -1,0 +1,45 @@
+"""``bnpbench compare``: has anything become slower, dearer or less accurate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bnpbench.cli.report import Format
+from bnpbench.errors import BnpbenchError
+
+
+def compare(
+    base: Annotated[Path, typer.Argument(help="Folder of results to compare with.")],
+    new: Annotated[Path, typer.Argument(help="Folder of new results.")],
+    max_slowdown: Annotated[str, typer.Option(metavar="SHARE", help="A slow-down to complain of, such as 5%.")] = "5%",
+    across_machines: Annotated[
+        bool, typer.Option("--across-machines", help="Other hardware: compare what does not depend on it.")
+    ] = False,
+    format: Annotated[Format, typer.Option(help="Of the tables.")] = Format.markdown,  # noqa: A002
+    output: Annotated[Path | None, typer.Option(help="File to write, instead of stdout.")] = None,
+) -> int:
+    """Compare two result folders.
+
+    Cell by cell; exit 1 if something became worse."""
+    from bnpbench.cli.output import write
+    from bnpbench.report import compare as compare_results
+    from bnpbench.results import read_results
+
+    comparison = compare_results(
+        read_results(base), read_results(new), max_slowdown=_share(max_slowdown), across_machines=across_machines
+    )
+    write(comparison.render(format.value), output)
+    return comparison.exit_code
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 < share < 10:
+        raise BnpbenchError(f"--max-slowdown {text}: give a share above 0, such as 5% or 0.05")
+    return share

@@ -1,0 +1,33 @@
+"""``bnpbench report``: render results."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Format(StrEnum):
+    """What a report can be written as."""
+
+    markdown = "markdown"
+    csv = "csv"
+    json = "json"
+
+
+def report(
+    folders: Annotated[list[Path] | None, typer.Argument(metavar="[DIR...]", help="Folders of results.")] = None,
+    format: Annotated[Format, typer.Option(help="Of the report.")] = Format.markdown,  # noqa: A002
+    output: Annotated[Path | None, typer.Option(help="File to write, instead of stdout.")] = None,
+    fail_on_claims: Annotated[bool, typer.Option("--fail-on-claims", help="Exit 1 if a claim fails.")] = False,
+) -> int:
+    """Print the tables of what was measured."""
+    from bnpbench.cli.output import write
+    from bnpbench.report import claims_failed, render
+    from bnpbench.results import read_results
+
+    results = read_results(*(folders or [Path("results")]))
+    write(render(results, format=format.value), output)
+    return 1 if fail_on_claims and claims_failed(results) else 0

@@ -1,0 +1,85 @@
+"""``bnpbench run``: run suites and print their report."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bnpbench.errors import BnpbenchError
+
+if TYPE_CHECKING:
+    from bnpbench.execution.progress import Progress
+
+SOME_FAILED = 3
+
+
+def run(
+    suites: Annotated[list[str], typer.Argument(metavar="SUITE...", help="Suite files, or names of shipped suites.")],
+    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("results"),
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:i.")] = "auto",
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE,...", help="Run these cells only; commas are or, repeated options and."),
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="The first so many seeds.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Instead of the suite's; the report says so.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of the data sets.")] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Fetch no data.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure finished cells again.")] = False,
+    timeout: Annotated[float | None, typer.Option(min=0.001, help="Seconds a cell.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Blocks at once, on a share of the cores each.")] = 1,
+    shard: Annotated[str | None, typer.Option(metavar="I/N", help="Every N-th block, from the I-th.")] = None,
+    allow_plugins: Annotated[
+        bool, typer.Option("--allow-plugins", help="Run the Python files that a suite names.")
+    ] = False,
+    fail_on_claims: Annotated[bool, typer.Option("--fail-on-claims", help="Exit 1 if a claim fails.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> int:
+    """Run suites and print their report.
+
+    What is finished is kept and not run again."""
+    from bnpbench.execution import Options, execute
+    from bnpbench.report import claims_failed, render
+    from bnpbench.results import read_results
+    from bnpbench.suite import load_suite
+
+    loaded = [load_suite(suite, allow_plugins=allow_plugins) for suite in suites]
+    options = Options(
+        out=out,
+        device=device,
+        only=tuple(only or ()),
+        seeds=seeds,
+        epochs=epochs,
+        data_dir=data_dir,
+        offline=offline,
+        fresh=fresh,
+        timeout=timeout,
+        jobs=jobs,
+        shard=_shard(shard),
+    )
+    outcomes = [execute(suite, options, _progress(quiet)) for suite in loaded]
+    results = read_results(out).of_suites([suite.name for suite in loaded])
+    print(render(results))
+    if any(outcome.failed for outcome in outcomes):
+        return SOME_FAILED
+    return 1 if fail_on_claims and claims_failed(results) else 0
+
+
+def _shard(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    place, _, count = text.partition("/")
+    if not (place.isdigit() and count.isdigit() and 1 <= int(place) <= int(count)):
+        raise BnpbenchError(f"--shard {text}: give I/N with I from 1 to N, such as 1/4")
+    return int(place), int(count)
+
+
+def _progress(quiet: bool) -> Progress:
+    from bnpbench.execution.progress import Lines, Live, Silent
+
+    if quiet:
+        return Silent()
+    return Live() if sys.stderr.isatty() else Lines()

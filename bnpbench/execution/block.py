@@ -1,0 +1,243 @@
+"""Measures the cells of a block in this process, epoch by epoch in turn, so that drift hits all alike."""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+from bnpbench import datasets
+from bnpbench.execution.columns import identity
+from bnpbench.execution.messages import Epoch, Finished, RunBlock
+from bnpbench.measure import machine
+from bnpbench.suite import Cell
+from bnpbench.training import state
+from bnpbench.training.accounting import Costs
+from bnpbench.training.trainer import Examples, Row, Trainer, diverged
+
+CHECKPOINT_SECONDS = 1.0  # training that a crash may cost; a checkpoint takes some milliseconds
+
+
+@dataclass
+class Member:
+    """A cell of the block and how far it is."""
+
+    cell: Cell
+    costs: Costs
+    trainer: Trainer | None = None
+    status: str | None = None
+    message: str | None = None
+    stopped_by: str | None = None
+    rows: list[Row] = field(default_factory=list)
+    setup_seconds: float = 0.0
+    warmup_seconds: float = 0.0
+    wall_seconds: float = 0.0
+    clock_mhz_before: float | None = None
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))
+    random: Any = None  # the process-wide random states, while another member runs
+
+    def end(self, status: str, message: str | None = None) -> None:
+        self.status, self.message, self.trainer = status, message, None
+
+
+def run_block(request: RunBlock, emit: Callable[[Any], None]) -> None:
+    """Measure the request's cells; an ``Epoch`` is emitted for each epoch, a ``Finished`` for each cell."""
+    BlockRun(request, emit).run()
+
+
+class BlockRun:
+    """One run of a block's cells in this process."""
+
+    def __init__(self, request: RunBlock, emit: Callable[[Any], None]) -> None:
+        self.request, self.emit = request, emit
+        self.members = [Member(cell, request.costs[cell.key]) for cell in request.cells]
+        self.device = torch.device(request.cells[0].settings.device)
+        self.interleaved = request.block.interleaved and len(request.cells) == len(request.block.cells)
+        self.turn = 0
+        self.examples: dict[Any, Examples] = {}
+
+    def run(self) -> None:
+        configure(self.request.cells[0], self.request.cores)
+        for member in self.members:
+            self.guarded(member, self.set_up)
+            self.guarded(member, self.warm_up)
+            self.guarded(member, self.resume)
+        epoch = 0
+        while any(m.trainer for m in self.members):
+            epoch += 1
+            for place in self.order(epoch):
+                self.guarded(self.members[place], self.one_epoch)
+        for member in self.members:
+            self.emit(Finished(member.cell.key, self.record(member)))
+
+    def order(self, epoch: int) -> tuple[int, ...]:
+        return self.request.block.turns(epoch) if self.interleaved else tuple(range(len(self.members)))
+
+    def guarded(self, member: Member, work: Callable[[Member], None]) -> None:
+        """Do a member's work with its own random states and on its own account; a failure ends this cell only."""
+        if member.status is not None:
+            return
+        if member.random is not None:
+            set_random_state(member.random)
+        begin = time.perf_counter()
+        try:
+            work(member)
+        except Exception as error:
+            traceback.print_exc()
+            member.end(*failure(error))
+        member.wall_seconds += time.perf_counter() - begin
+        member.random = random_state()
+
+    def set_up(self, member: Member) -> None:
+        if member.costs.not_applicable:
+            member.end("not-applicable", member.costs.not_applicable)
+            return
+        begin = time.perf_counter()
+        machine.reset_peak_memory(self.device)
+        member.clock_mhz_before = machine.clock_mhz(self.device)
+        member.trainer = Trainer(member.cell, self.resident_examples(member.cell), self.device)
+        member.setup_seconds = time.perf_counter() - begin
+
+    def resident_examples(self, cell: Cell) -> Examples:
+        """The cell's data on the device, loaded once for all members that share it."""
+        s = cell.settings
+        key = (s.dataset, s.train_limit, s.validation, s.seed if s.validation else 0, s.network)
+        if key not in self.examples:
+            data = datasets.load(
+                s.dataset,
+                datasets.root(self.request.data_dir),
+                train_limit=s.train_limit,
+                validation=s.validation,
+                seed=s.seed,
+            )
+            classes = datasets.describe(s.dataset).classes
+            self.examples[key] = Examples.resident(data, classes, s.network, self.device)
+        return self.examples[key]
+
+    def warm_up(self, member: Member) -> None:
+        assert member.trainer is not None
+        begin = time.perf_counter()
+        member.trainer.warm_up(self.request.block.measure.warmup_epochs)
+        member.warmup_seconds = time.perf_counter() - begin
+
+    def resume(self, member: Member) -> None:
+        """Go on from the cell's checkpoint, if there is one."""
+        wanted = self.request.checkpoints is not None and not self.request.fresh
+        saved = state.load(self.checkpoint(member)) if wanted else None
+        if saved is None or member.trainer is None or saved.get("key") != member.cell.key:
+            return
+        member.trainer.state.put_back(saved["state"])
+        member.trainer.epochs_done = len(saved["rows"])
+        member.rows, member.wall_seconds = saved["rows"], member.wall_seconds + saved["wall_seconds"]
+        set_random_state(saved["random"])
+        for row in member.rows:
+            self.emit(Epoch(member.cell.key, row))
+
+    def one_epoch(self, member: Member) -> None:
+        trainer = member.trainer
+        assert trainer is not None
+        begin = time.perf_counter()
+        row = trainer.epoch()
+        self.turn += 1
+        row |= {"key": member.cell.key, "block": self.request.block.id, "turn": self.turn if self.interleaved else None}
+        member.rows.append(row)
+        self.emit(Epoch(member.cell.key, row))
+        if diverged(row):
+            member.end("diverged", f"the loss is not finite in epoch {row['epoch']}")
+        elif trainer.finished:
+            member.stopped_by = "epochs"
+            member.end("ok")
+        elif self.request.checkpoints and time.perf_counter() - begin >= CHECKPOINT_SECONDS:
+            self.save(member, trainer)
+
+    def checkpoint(self, member: Member) -> Path:
+        assert self.request.checkpoints is not None
+        return self.request.checkpoints / f"{member.cell.key}.pt"
+
+    def save(self, member: Member, trainer: Trainer) -> None:
+        state.save(
+            {
+                "key": member.cell.key,
+                "state": trainer.state.take(),
+                "random": random_state(),
+                "rows": member.rows,
+                "wall_seconds": member.wall_seconds,
+            },
+            self.checkpoint(member),
+        )
+
+    def record(self, member: Member) -> Row:
+        """The cell's row of the ``cells`` table."""
+        cell, s = member.cell, member.cell.settings
+        alone = len(self.members) == 1 or self.device.type == "cuda"
+        return {
+            **identity(cell, self.request.block, member.costs.columns),
+            "status": member.status,
+            "message": member.message,
+            "log": self.request.log,
+            "peak_memory_bytes": machine.peak_memory_bytes(self.device) if alone else None,
+            "energy_joules": total(member.rows, "energy_joules"),
+            "setup_seconds": member.setup_seconds,
+            "warmup_seconds": member.warmup_seconds,
+            "compile_seconds": 0.0,
+            "wall_seconds": member.wall_seconds,
+            "stopped_by": member.stopped_by,
+            "engine_active": s.engine if member.rows else None,
+            "cache_hits": 0,
+            "cache_misses": 0,
+            "train_examples": member.rows[-1]["examples"] if member.rows else None,
+            "clock_mhz_before": member.clock_mhz_before,
+            "clock_mhz_after": machine.clock_mhz(self.device),
+            "throttled": machine.throttled(self.device),
+            "started": member.started,
+            "finished": datetime.now(UTC),
+        }
+
+
+def configure(cell: Cell, cores: tuple[int, ...] | None) -> None:
+    """Set this process up as the cell's settings ask: threads, cores, determinism."""
+    settings = cell.settings
+    assert settings.threads != "auto"
+    torch.set_num_threads(settings.threads)
+    if cores is not None and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cores)
+    if settings.deterministic:
+        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+        torch.use_deterministic_algorithms(True)
+
+
+def failure(error: Exception) -> tuple[str, str]:
+    """Status and message of a cell that ended in an exception."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    memory = isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in text
+    if not memory:
+        return "error", text[:1000]
+    free = psutil.virtual_memory().available
+    return "oom", f"{text[:800]} ({free / 2**30:.1f} GiB were free in the host's memory)"
+
+
+def random_state() -> dict[str, Any]:
+    """The process-wide random states of torch."""
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else []
+    return {"cpu": torch.get_rng_state(), "cuda": cuda}
+
+
+def set_random_state(taken: dict[str, Any]) -> None:
+    """Put back what ``random_state`` gave."""
+    torch.set_rng_state(taken["cpu"])
+    if taken["cuda"]:
+        torch.cuda.set_rng_state_all(taken["cuda"])
+
+
+def total(rows: list[Row], column: str) -> float | None:
+    """Sum of a column, null if any value of it is."""
+    values = [row[column] for row in rows]
+    return sum(values) if values and None not in values else None

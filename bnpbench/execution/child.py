@@ -1,0 +1,77 @@
+"""The child's side: prepares the process and answers one request."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+import threading
+import traceback
+from multiprocessing import connection, parent_process
+from pathlib import Path
+from typing import Any
+
+from bnpbench.errors import BnpbenchError
+from bnpbench.execution.messages import Done, GetData, ListData, Preflight, Probe, Refused, RunBlock
+
+
+def serve(channel: connection.Connection, request: Any, log: Path | None) -> None:
+    """Answer ``request`` on ``channel``; the last message is ``Done`` or ``Refused``.
+
+    An error of any other kind is printed to the log and ends the process with exit code 1.
+    """
+    _prepare(log)
+    try:
+        channel.send(Done(_answer(channel, request)))
+    except BnpbenchError as error:
+        channel.send(Refused(error))
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+
+
+def _answer(channel: connection.Connection, request: Any) -> Any:
+    match request:
+        case Probe():
+            from bnpbench.measure.environment import describe
+
+            return describe()
+        case Preflight():
+            from bnpbench.execution.preflight import preflight
+
+            return preflight(request)
+        case ListData(data_dir):
+            from bnpbench.execution.data import listing
+
+            return listing(data_dir)
+        case GetData(name, data_dir):
+            from bnpbench.execution.data import get
+
+            return get(name, data_dir)
+        case RunBlock():
+            from bnpbench.execution.block import run_block
+
+            return run_block(request, channel.send)
+
+
+def _prepare(log: Path | None) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when a child ends
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if log is not None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(file, 1)
+        os.dup2(file, 2)
+        os.close(file)
+    faulthandler.enable(file=2)
+    threading.Thread(target=_watch_parent, daemon=True).start()
+
+
+def _watch_parent() -> None:
+    """End with the parent, however it ended: nobody would read the rows."""
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)

@@ -1,0 +1,101 @@
+"""The parent's side: child processes from one forkserver that has imported torch."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import types
+from collections.abc import Iterator
+from multiprocessing import connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from bnpbench.execution.child import serve
+from bnpbench.execution.messages import Done, Refused
+
+# Without them glibc returns every temporary over 1 MB to the system, and its pages are faulted in anew each step.
+MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
+
+
+class Child:
+    """One running request.
+
+    Attributes:
+        channel: messages from the child; at its end there is ``Done``, ``Refused`` or nothing.
+        process: its ``sentinel`` is ready when the process has ended.
+    """
+
+    def __init__(self, request: Any, log: Path | None = None) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["bnpbench.execution.preload"])
+        self.channel, far_end = context.Pipe(duplex=False)
+        self.process: BaseProcess = context.Process(target=serve, args=(far_end, request, log), daemon=True)
+        with _environment(MALLOC), _no_main_module():
+            self.process.start()
+        far_end.close()
+
+    def messages(self) -> Iterator[Any]:
+        """What has arrived and not been read yet; does not wait."""
+        with contextlib.suppress(EOFError, ConnectionResetError):
+            while self.channel.poll():
+                yield self.channel.recv()
+
+    def kill(self) -> None:
+        """End the process now and wait for its end."""
+        if self.process.is_alive():
+            self.process.kill()
+        self.process.join()
+        self.channel.close()
+
+    def death(self) -> str:
+        """How the process ended, for a person: the signal's name or the exit code."""
+        code = self.process.exitcode
+        if code is not None and code < 0:
+            return f"killed by {signal.Signals(-code).name}"
+        return f"ended with exit code {code}"
+
+
+def ask(request: Any) -> Any:
+    """The answer to a request that takes a moment; its errors are raised here."""
+    child = Child(request)
+    try:
+        while True:
+            connection.wait([child.channel, child.process.sentinel])
+            for message in child.messages():
+                match message:
+                    case Done(answer):
+                        return answer
+                    case Refused(error):
+                        raise error
+            if not child.process.is_alive() and not child.channel.poll():
+                child.process.join()
+                raise RuntimeError(f"the process that answers {type(request).__name__} {child.death()}")
+    finally:
+        child.kill()
+
+
+@contextlib.contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    """Set variables for the forkserver, which takes the environment of its first start."""
+    before = {k: os.environ.get(k) for k in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
+
+
+@contextlib.contextmanager
+def _no_main_module() -> Iterator[None]:
+    """Keep multiprocessing from importing the caller's script in every child: nothing of it is needed there."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main

@@ -1,0 +1,86 @@
+"""What a suite would run, and about how long it would take here."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+import psutil
+from tabulate import tabulate
+
+from bnpbench.errors import BnpbenchError
+from bnpbench.execution.progress import duration
+from bnpbench.results import read_results
+from bnpbench.suite import Cell, Suite
+
+
+def listing(suite: Suite, only: tuple[str, ...], out: Path) -> str:
+    """The suite's cells, one line for each setting of all seeds, and the time they would take.
+
+    Args:
+        suite: whose cells.
+        only: filters, as of ``run``.
+        out: earlier results, from which the time of a like cell is taken.
+    """
+    threads = psutil.cpu_count(logical=False) or 1
+    device: Literal["cpu", "cuda"] = "cuda" if "cuda" in suite.devices() else "cpu"
+    cells = suite.cells(device=device, threads=threads, only=only)
+    known = _seconds_an_epoch(out)
+    rows: dict[tuple[Any, ...], list[Cell]] = defaultdict(list)
+    for cell in cells:
+        s = cell.settings
+        rows[(cell.label, s.dataset.kind, s.network.kind, s.batch_size, s.optimizer.lr, s.epochs)].append(cell)
+    table = [
+        (*map(str, names), ", ".join(str(c.settings.seed) for c in group), _told(_estimate(group, known)))
+        for names, group in rows.items()
+    ]
+    heads = ["method", "data", "network", "batch size", "learning rate", "epochs", "seeds", "time"]
+    blocks = len(suite.blocks(cells))
+    total, unknown = _estimate(cells, known)
+    note = f", and {unknown} cells of which no like was measured here" if unknown else ""
+    end = f"time: about {duration(total)}{note}" if total else "time: unknown, nothing like it was measured here yet"
+    return "\n".join(
+        [
+            f"{suite.name}: {len(cells)} cells in {blocks} blocks, {len(suite.claims)} claims",
+            "",
+            tabulate(table, heads, tablefmt="github", disable_numparse=True),
+            "",
+            end,
+        ]
+    )
+
+
+def _seconds_an_epoch(out: Path) -> dict[str, float]:
+    """Median wall seconds an epoch of every kind of cell that was measured on this folder's machines."""
+    try:
+        cells = read_results(out).cells
+    except BnpbenchError:
+        return {}
+    found = defaultdict(list)
+    done = cells[cells.status == "ok"]
+    for text, seconds in zip(done.settings, done.wall_seconds, strict=True):
+        settings = json.loads(text)
+        found[_likeness(settings)].append(seconds / settings["epochs"])
+    return {kind: median(values) for kind, values in found.items()}
+
+
+def _likeness(settings: dict[str, Any]) -> str:
+    """What cells that take the same time have in common."""
+    kept = {name: value for name, value in settings.items() if name not in ("seed", "epochs")}
+    kept["optimizer"] = {name: value for name, value in settings["optimizer"].items() if name != "lr"}
+    return json.dumps(kept, sort_keys=True)
+
+
+def _estimate(cells: list[Cell] | tuple[Cell, ...], known: dict[str, float]) -> tuple[float, int]:
+    """Seconds of the cells whose like is known, and how many are not."""
+    seconds = [known.get(_likeness(json.loads(cell.canonical))) for cell in cells]
+    told = [s * cell.settings.epochs for s, cell in zip(seconds, cells, strict=True) if s is not None]
+    return sum(told), len(cells) - len(told)
+
+
+def _told(estimate: tuple[float, int]) -> str:
+    seconds, unknown = estimate
+    return "?" if unknown else duration(seconds)

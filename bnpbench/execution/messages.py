@@ -1,0 +1,97 @@
+"""What goes to a child process and what comes back: plain values, picklable, the same on every executor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bnpbench.suite import Block, Cell
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Ask for the environment of the machine. Answered by a dict, see ``measure.environment.describe``."""
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """Check the cells of a suite before anything runs: data, networks, methods.
+
+    Answered by a dict from the cell's key to its ``training.accounting.Costs``.
+    """
+
+    cells: tuple[Cell, ...]
+    data_dir: Path | None
+    offline: bool
+
+
+@dataclass(frozen=True)
+class RunBlock:
+    """Measure the cells of a block, or some of them alone after a crash.
+
+    Attributes:
+        block: as the suite has it.
+        cells: the members to run now; they are interleaved only if they are the whole block.
+        costs: the columns that preflight found, by the cell's key.
+        data_dir: folder of the data sets.
+        checkpoints: folder of checkpoints, or None for a block that cannot resume.
+        fresh: start afresh, whatever checkpoint there is.
+        cores: to which the process is bound, or None.
+        log: name of the log file as the cells table shows it.
+    """
+
+    block: Block
+    cells: tuple[Cell, ...]
+    costs: dict[str, Any]
+    data_dir: Path | None
+    checkpoints: Path | None
+    fresh: bool
+    cores: tuple[int, ...] | None
+    log: str
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """A measured epoch: a row of the ``epochs`` table."""
+
+    key: str
+    row: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A cell is done, whatever its status: a row of the ``cells`` table, and its rows of ``steps``."""
+
+    key: str
+    row: dict[str, Any]
+    steps: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Done:
+    """The request is answered."""
+
+    answer: Any = None
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The request ended in an error that the user can mend."""
+
+    error: Exception
+
+
+@dataclass(frozen=True)
+class ListData:
+    """Ask which data sets are there. Answered by a text."""
+
+    data_dir: Path | None
+
+
+@dataclass(frozen=True)
+class GetData:
+    """Fetch a data set. Answered by a text."""
+
+    name: str
+    data_dir: Path | None

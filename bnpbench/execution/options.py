@@ -1,0 +1,53 @@
+"""How a suite is run, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a suite is run; none of it is a setting of a cell but ``device``, ``epochs`` and the threads that
+    ``jobs`` leaves.
+
+    Attributes:
+        out: folder of the results.
+        device: auto, cpu, cuda or cuda:i.
+        only: filters, ``KEY=VALUE,...``; alternatives within one, all of them together.
+        seeds: the first so many of the seed axis.
+        epochs: instead of the suite's.
+        data_dir: folder of the data sets.
+        offline: fetch nothing.
+        fresh: measure finished cells again.
+        timeout: seconds a cell.
+        jobs: blocks at once.
+        shard: (i, n): every n-th block, from the i-th (1 to n).
+    """
+
+    out: Path = Path("results")
+    device: str = "auto"
+    only: tuple[str, ...] = ()
+    seeds: int | None = None
+    epochs: int | None = None
+    data_dir: Path | None = None
+    offline: bool = False
+    fresh: bool = False
+    timeout: float | None = None
+    jobs: int = 1
+    shard: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run did.
+
+    Attributes:
+        finished: blocks measured now.
+        skipped: blocks that were finished before.
+        failed: cells that did not end as ok, diverged or not-applicable.
+    """
+
+    finished: int
+    skipped: int
+    failed: int

@@ -1,0 +1,40 @@
+"""Before anything runs: are the data there, does every distinct network build and step, what does it cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bnpbench import datasets, networks
+from bnpbench.execution.messages import Preflight
+from bnpbench.suite import Settings
+from bnpbench.training.accounting import Costs, costs
+
+NOT_IN_COSTS = {"seed": 1, "epochs": 1, "train_limit": None, "validation": 0.0, "threads": 1, "device": "cpu"}
+
+
+def preflight(request: Preflight) -> dict[str, Costs]:
+    """Check every distinct setting once.
+
+    Returns:
+        The costs of each cell by its key.
+
+    Raises:
+        DataError: a data set is not there.
+        SuiteError: options that fit no network or batch.
+    """
+    root = datasets.root(request.data_dir)
+    for kind in dict.fromkeys(cell.settings.dataset.kind for cell in request.cells):
+        datasets.fetch(kind, root, offline=request.offline)
+    found: dict[Any, Costs] = {}
+    answer = {}
+    for cell in request.cells:
+        settings = cell.settings.model_copy(update=NOT_IN_COSTS)
+        if settings not in found:
+            found[settings] = _costs(settings)
+        answer[cell.key] = found[settings]
+    return answer
+
+
+def _costs(settings: Settings) -> Costs:
+    shape = datasets.describe(settings.dataset)
+    return costs(settings, networks.reads(settings.network, shape.input), shape.classes)

@@ -1,0 +1,94 @@
+"""What else can change a number: the machine, its driver and the libraries.
+
+``MEASUREMENT`` is raised by any commit that can move a measured number; results of different
+values never share a table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+import torchvision
+
+MEASUREMENT = 1
+
+
+def describe() -> dict[str, Any]:
+    """The environment of this process.
+
+    Returns:
+        ``id`` (12 hex digits over hardware, driver, torch, CUDA and ``MEASUREMENT``), ``hardware``, ``software``,
+        ``measurement`` and ``details``, which do not count for the id. No host or user name, no path.
+    """
+    hardware = {
+        "cpu": cpu_model(),
+        "cores": psutil.cpu_count(logical=False) or os.cpu_count() or 1,
+        "gpu": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
+        "gpus": torch.cuda.device_count(),
+    }
+    software = {
+        "torch": torch.__version__,
+        "torchvision": torchvision.__version__,
+        "cuda": torch.version.cuda,
+        "cudnn": torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None,
+        "driver": gpu_driver(),
+        "python": platform.python_version(),
+        "blas": "mkl" if torch.backends.mkl.is_available() else "other",
+    }
+    deciding = {**hardware, **{k: software[k] for k in ("torch", "cuda", "driver")}, "measurement": MEASUREMENT}
+    digest = hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:12]
+    return {
+        "id": digest,
+        "hardware": hardware,
+        "software": software,
+        "measurement": MEASUREMENT,
+        "details": details(),
+    }
+
+
+def details() -> dict[str, Any]:
+    """Settings of the machine that are good to know beside a number."""
+    memory = psutil.virtual_memory()
+    return {
+        "system": f"{platform.system()} {platform.machine()}",
+        "memory_bytes": memory.total,
+        "affinity": sorted(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else None,
+        "logical_cores": os.cpu_count(),
+        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "mkldnn": torch.backends.mkldnn.is_available(),
+        "malloc": {k: os.environ.get(k) for k in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")},
+    }
+
+
+def cpu_model() -> str:
+    """The processor's name, as its maker gives it."""
+    for line in (_read("/proc/cpuinfo") or "").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def gpu_driver() -> str | None:
+    """Version of the NVIDIA driver, or None where there is none."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        return str(pynvml.nvmlSystemGetDriverVersion())
+    except pynvml.NVMLError:
+        return None
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None

@@ -1,0 +1,86 @@
+"""Readings beside the time: clock rates, energy, peak memory. Null where the machine does not tell."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import torch
+
+RAPL = Path("/sys/class/powercap")
+
+
+def clock_mhz(device: torch.device) -> float | None:
+    """Current clock rate of the device in MHz."""
+    if device.type == "cuda":
+        return float(torch.cuda.clock_rate(device))
+    frequency = psutil.cpu_freq()
+    return float(frequency.current) if frequency and frequency.current else None
+
+
+def throttled(device: torch.device) -> bool | None:
+    """Whether the GPU slows itself down for heat or power at this moment."""
+    if device.type != "cuda":
+        return None
+    import pynvml
+
+    try:
+        handle = _nvml_handle(device)
+        reasons = pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
+    except pynvml.NVMLError:
+        return None
+    slow = pynvml.nvmlClocksEventReasonSwThermalSlowdown | pynvml.nvmlClocksThrottleReasonHwSlowdown
+    return bool(reasons & slow)
+
+
+def energy_meter(device: torch.device) -> Callable[[], float | None]:
+    """A function that gives the joules the device has used since some fixed moment, or None.
+
+    On CUDA NVML's energy counter; on CPU the package domains of RAPL where they may be read.
+    """
+    if device.type == "cuda":
+        return lambda: _nvml_joules(device)
+    domains = [p for p in RAPL.glob("intel-rapl:[0-9]") if _microjoules(p) is not None]
+    if not domains:
+        return lambda: None
+    return lambda: sum(_microjoules(p) or 0 for p in domains) / 1e6
+
+
+def reset_peak_memory(device: torch.device) -> None:
+    """Start a new peak on CUDA; the peak of a CPU process cannot be reset."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def peak_memory_bytes(device: torch.device) -> int:
+    """Peak bytes: allocated by torch on CUDA, resident in this process on CPU."""
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(device))
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _nvml_handle(device: torch.device):  # type: ignore[no-untyped-def]
+    import pynvml
+
+    pynvml.nvmlInit()
+    return pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(device).uuid}")
+
+
+def _nvml_joules(device: torch.device) -> float | None:
+    import pynvml
+
+    try:
+        return float(pynvml.nvmlDeviceGetTotalEnergyConsumption(_nvml_handle(device))) / 1e3
+    except pynvml.NVMLError:
+        return None
+
+
+def _microjoules(domain: Path) -> int | None:
+    try:
+        return int((domain / "energy_uj").read_text())
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,106 @@
+"""The whole state of a cell in training: taken, put back in place, kept on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from bnpbench.bnp import BNP
+
+
+def seed_for(seed: int, stream: str) -> int:
+    """An independent 63-bit seed for each named stream of a cell's seed."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{stream}".encode()).digest()[:8], "big") >> 1
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """Everything that training changes.
+
+    Attributes:
+        model: weights and normalization statistics.
+        optimizer: its moments and step counts.
+        bnp: running statistics of the preconditioner, if there is one.
+        generators: the cell's own random streams.
+    """
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    bnp: BNP | None
+    generators: dict[str, torch.Generator]
+
+    def take(self) -> dict[str, Any]:
+        """A copy that later steps do not change; made of tensors, numbers, strings, lists and dicts only."""
+        return {
+            "model": _cloned(self.model.state_dict()),
+            "optimizer": _cloned(self.optimizer.state_dict()["state"]),
+            "bnp": _cloned(self.bnp.state_dict()) if self.bnp else {},
+            "generators": {name: g.get_state() for name, g in self.generators.items()},
+        }
+
+    def put_back(self, taken: dict[str, Any]) -> None:
+        """Write a state that ``take`` gave into the tensors that are there now.
+
+        An optimizer state that did not exist then is zeroed, which torch's SGD and Adam read as a fresh start.
+        """
+        self.model.load_state_dict(taken["model"])
+        if self.bnp:
+            self.bnp.load_state_dict(taken["bnp"])
+        self._put_back_optimizer(taken["optimizer"])
+        for name, generator in self.generators.items():
+            generator.set_state(taken["generators"][name])
+
+    def _put_back_optimizer(self, taken: dict[int, dict[str, Any]]) -> None:
+        if not self.optimizer.state:  # before its first step: let torch build the state
+            self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": _cloned(taken)})
+            return
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        with torch.no_grad():
+            for number, parameter in enumerate(parameters):
+                then = taken.get(number, {})
+                for name, value in self.optimizer.state.get(parameter, {}).items():
+                    if isinstance(value, Tensor):
+                        value.copy_(then[name]) if name in then else value.zero_()
+
+
+def save(content: dict[str, Any], path: Path) -> None:
+    """Write a checkpoint whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            torch.save(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load(path: Path) -> dict[str, Any] | None:
+    """A checkpoint, or None where there is none or it is damaged: the cell then starts afresh.
+
+    Loads tensors and plain values only, never code.
+    """
+    if not path.is_file():
+        return None
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception:  # torch documents no set of errors for a damaged file
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _cloned(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if isinstance(value, dict):
+        return {k: _cloned(v) for k, v in value.items()}
+    return value

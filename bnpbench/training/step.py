@@ -1,0 +1,64 @@
+"""One training step on resident data: the one object that every engine runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from bnpbench.bnp import BNP
+
+
+class Step:
+    """Gather, forward, loss, backward, precondition, update.
+
+    What varies from step to step is a tensor changed in place (``loss_sum``, ``predicted``, the learning
+    rate, statistics); nothing is read back to the host, so that a step can be queued, captured or compiled.
+
+    Args:
+        model: in train mode.
+        images: (examples, ...) on the device.
+        labels: (examples,) int64 on the device.
+        optimizer: over the model's parameters, its learning rate a 0-d tensor.
+        bnp: the preconditioner, if the method has one.
+        penalty: gives a term that is added to the loss before the backward pass, if the method has one.
+        augment: changes a batch of images, if the cell augments.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        images: Tensor,
+        labels: Tensor,
+        optimizer: torch.optim.Optimizer,
+        *,
+        bnp: BNP | None = None,
+        penalty: Callable[[], Tensor] | None = None,
+        augment: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        self.model, self.images, self.labels, self.optimizer = model, images, labels, optimizer
+        self.bnp, self.penalty, self.augment = bnp, penalty, augment
+        self.parameters = list(model.parameters())
+        self.loss_sum = torch.zeros((), dtype=torch.float64, device=images.device)
+        self.predicted = torch.full_like(labels, -1)
+
+    def __call__(self, index: Tensor) -> None:
+        """One step on the examples ``index`` (batch,), int64."""
+        images, labels = self.images.index_select(0, index), self.labels.index_select(0, index)
+        if self.augment is not None:
+            images = self.augment(images)
+        for parameter in self.parameters:
+            parameter.grad = None
+        output = self.model(images)
+        loss = F.cross_entropy(output, labels)
+        objective = loss if self.penalty is None else loss + self.penalty()
+        objective.backward()
+        if self.bnp is not None:
+            self.bnp.precondition()
+        self.optimizer.step()
+        self.loss_sum.add_(loss.detach())
+        self.predicted.index_copy_(0, index, output.detach().argmax(1))

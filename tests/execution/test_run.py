@@ -1,0 +1,160 @@
+"""Suites run for real, in child processes, on data that are made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from bnpbench import load_suite, read_results, run_suite
+from bnpbench.errors import BnpbenchError, DataError, DeviceError, SuiteError
+
+SMALL = """
+name = "small"
+[train]
+dataset = {{ kind = "synthetic", shape = [12], train = 203, test = 50, classes = 4 }}
+network = {{ kind = "fc", hidden = [9, 8] }}
+optimizer = {{ kind = "sgd", lr = 0.1 }}
+epochs = 2
+threads = 1
+{train}
+[sweep]
+method = ["vanilla", "bn", "ln", "bnp"]
+batch_size = [1, 10]
+seed = [1, 2]
+{rest}
+"""
+INTERLEAVED = '[measure]\ninterleave = ["method"]\nwarmup_epochs = 1\n'
+TIMES = ("seconds", "joules", "mhz", "memory", "started", "finished", "throttled", "outlier")
+
+
+def write(folder: Path, rest: str = "", train: str = "") -> Path:
+    path = folder / "small.toml"
+    path.write_text(SMALL.format(rest=rest, train=train))
+    return path
+
+
+def timeless(table: pd.DataFrame) -> pd.DataFrame:
+    """A table without what no two runs share, in a fixed order."""
+    columns = [c for c in table.columns if not any(word in c for word in TIMES)]
+    order = [c for c in ("key", "epoch") if c in columns]
+    return table[columns].sort_values(order).reset_index(drop=True)
+
+
+@pytest.fixture(scope="module")
+def interleaved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("interleaved")
+    run_suite(load_suite(write(folder, INTERLEAVED)), folder / "out")
+    return folder / "out"
+
+
+def test_every_cell_is_measured_or_not_applicable(interleaved: Path) -> None:
+    cells = read_results(interleaved).cells
+    assert len(cells) == 16
+    single_bn = cells[(cells.method == "bn") & (cells.batch_size == 1)]
+    assert set(single_bn.status) == {"not-applicable"}
+    assert single_bn.message.str.contains("single row").all()
+    assert set(cells.drop(single_bn.index).status) == {"ok"}
+
+
+def test_rows_are_complete(interleaved: Path) -> None:
+    results = read_results(interleaved)
+    ok = results.cells[results.cells.status == "ok"]
+    rows = results.epochs.merge(ok[["key", "batch_size"]], on="key")
+    assert len(rows) == 2 * len(ok)
+    assert (rows.examples == rows.steps * rows.batch_size).all()
+    assert (ok.last_batch == 203 % ok.batch_size).all()
+    assert (ok.train_examples == 203 // ok.batch_size * ok.batch_size).all()
+    for column in ("train_loss", "test_loss", "test_accuracy", "train_seconds", "step_seconds_median"):
+        assert rows[column].notna().all()
+    for column in ("flops_model", "flops_method_executed", "operators_per_step", "parameters", "torch", "bnpbench"):
+        assert ok[column].notna().all()
+
+
+def test_times_add_up(interleaved: Path) -> None:
+    results = read_results(interleaved)
+    parts = results.epochs.groupby("key")[["train_seconds", "evaluation_seconds", "other_seconds"]].sum().sum(axis=1)
+    cells = results.cells[results.cells.status == "ok"].set_index("key")
+    told = parts + cells.setup_seconds + cells.warmup_seconds + cells.compile_seconds
+    assert (told / cells.wall_seconds).between(0.9, 1.0001).all()
+
+
+def test_methods_take_turns(interleaved: Path) -> None:
+    results = read_results(interleaved)
+    cells = results.cells.set_index("key")
+    block = results.epochs.merge(cells[["label", "batch_size", "seed"]], left_on="key", right_index=True)
+    block = block[(block.batch_size == 10) & (block.seed == 1)].sort_values("turn")
+    assert list(block.label) == ["vanilla", "bn", "ln", "bnp", "bnp", "ln", "bn", "vanilla"]
+    assert block.block.nunique() == 1
+
+
+def test_a_second_run_measures_nothing(interleaved: Path, tmp_path: Path) -> None:
+    before = {p: p.stat().st_mtime_ns for p in interleaved.rglob("*.parquet")}
+    run_suite(load_suite(write(tmp_path, INTERLEAVED)), interleaved)
+    assert {p: p.stat().st_mtime_ns for p in interleaved.rglob("*.parquet")} == before
+
+
+def test_interleaving_and_jobs_change_no_result(interleaved: Path, tmp_path: Path) -> None:
+    alone = run_suite(load_suite(write(tmp_path)), tmp_path / "alone")
+    results = read_results(interleaved)
+    drop = {"block", "turn", "suite", "environment", "log", "peak_memory_bytes", "commit", "dirty"}
+    for ours, theirs in ((results.epochs, alone.epochs), (results.cells, alone.cells)):
+        ours, theirs = (timeless(t).drop(columns=drop & set(t.columns)) for t in (ours, theirs))
+        pd.testing.assert_frame_equal(ours, theirs)
+
+
+def test_suite_json_names_every_cell_even_when_some_run(tmp_path: Path) -> None:
+    results = run_suite(load_suite(write(tmp_path)), tmp_path / "out", only=("batch_size=10", "method=bnp"), seeds=1)
+    assert list(results.cells.label) == ["bnp"]
+    document = json.loads((tmp_path / "out" / "small" / "suite.json").read_text())
+    assert len(document["cells"]) == 16
+
+
+def test_shards_share_out_the_blocks(tmp_path: Path) -> None:
+    suite = load_suite(write(tmp_path))
+    found: list[str] = []
+    for place in (1, 2, 3):
+        found += list(run_suite(suite, tmp_path / str(place), shard=(place, 3)).cells.key)
+    assert len(found) == len(set(found)) == 16
+
+
+def test_divergence_ends_a_cell_with_the_epochs_so_far(tmp_path: Path) -> None:
+    path = write(tmp_path, '[[override]]\nwhen = { method = "vanilla" }\nset = { optimizer.lr = 1e30 }\n')
+    results = run_suite(load_suite(path), tmp_path / "out", only=("batch_size=10",), seeds=1)
+    cells = results.cells.set_index("label")
+    assert cells.status["vanilla"] == "diverged"
+    assert cells.status["bnp"] == "ok"
+    assert len(results.epochs[results.epochs.key == cells.key["vanilla"]]) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"device": "cuda:9"}, DeviceError),
+        ({"device": "tpu"}, DeviceError),
+        ({"only": ("method=nosuch",)}, SuiteError),
+    ],
+)
+def test_what_cannot_run_is_said_before_anything_runs(
+    tmp_path: Path, options: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        run_suite(load_suite(write(tmp_path)), tmp_path / "out", **options)
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_jobs_are_refused_where_times_are_compared(tmp_path: Path) -> None:
+    with pytest.raises(BnpbenchError, match="--jobs 2"):
+        run_suite(load_suite(write(tmp_path, INTERLEAVED)), tmp_path / "out", jobs=2)
+
+
+def test_missing_data_offline_name_the_remedies(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    path.write_text(
+        path.read_text().replace('{ kind = "synthetic", shape = [12], train = 203, test = 50, classes = 4 }', '"mnist"')
+    )
+    with pytest.raises(DataError, match=r"(?s)--data-dir.*BNPBENCH_DATA.*bnpbench data get mnist"):
+        run_suite(load_suite(path), tmp_path / "out", data_dir=tmp_path / "none", offline=True)

@@ -1,0 +1,169 @@
+"""One cell in training, against a loop written by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from bnpbench import datasets, methods
+from bnpbench.measure.clock import CpuClock
+from bnpbench.suite import Cell, Settings
+from bnpbench.training.state import load, save, seed_for
+from bnpbench.training.trainer import Examples, Trainer, diverged
+
+CPU = torch.device("cpu")
+METHODS = ["vanilla", "bn", "ln", "bnp"]
+
+
+def cell(**changes: Any) -> Cell:
+    settings = {
+        "dataset": {"kind": "synthetic", "shape": (12,), "train": 103, "test": 41, "classes": 5},
+        "network": {"kind": "fc", "hidden": (9, 7)},
+        "method": "vanilla",
+        "optimizer": {"kind": "sgd", "lr": 0.1, "momentum": 0.9},
+        "batch_size": 10,
+        "epochs": 3,
+        "device": "cpu",
+        "engine": "eager",
+        "threads": 1,
+    }
+    return Cell(Settings.model_validate(settings | changes))
+
+
+def trainer(**changes: Any) -> Trainer:
+    one = cell(**changes)
+    data = datasets.load(one.settings.dataset, None, validation=one.settings.validation, seed=one.settings.seed)
+    classes = datasets.describe(one.settings.dataset).classes
+    return Trainer(one, Examples.resident(data, classes, one.settings.network, CPU), CPU)
+
+
+def weights(trained: Trainer) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in trained.model.parameters()])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_three_epochs_equal_a_loop_by_hand(method: str) -> None:
+    ours = trainer(method=method)
+    rows = [ours.epoch() for _ in range(3)]
+
+    s, examples = ours.settings, ours.examples
+    model = methods.build_model(s, (12,), 5, torch.Generator().manual_seed(seed_for(1, "weights"))).train()
+    bnp = methods.preconditioner(s, model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    order = torch.Generator().manual_seed(seed_for(1, "order"))
+    for row in rows:
+        losses, correct = [], 0
+        permutation = torch.randperm(103, generator=order)
+        for start in range(0, 100, 10):
+            index = permutation[start : start + 10]
+            optimizer.zero_grad()
+            output = model(examples.train_x[index])
+            loss = F.cross_entropy(output, examples.train_y[index])
+            loss.backward()
+            if bnp:
+                bnp.precondition()
+            optimizer.step()
+            losses.append(loss.item())
+            correct += int((output.argmax(1) == examples.train_y[index]).sum())
+        assert row["train_loss"] == pytest.approx(sum(losses) / 10, rel=1e-5)
+        assert row["train_accuracy"] == pytest.approx(correct / 100)
+        assert (row["steps"], row["examples"]) == (10, 100)
+    torch.testing.assert_close(weights(ours), torch.cat([p.detach().flatten() for p in model.parameters()]))
+    model.eval()
+    output = model(examples.test_x)
+    assert rows[-1]["test_loss"] == pytest.approx(F.cross_entropy(output, examples.test_y).item(), rel=1e-4)
+    assert rows[-1]["test_accuracy"] == pytest.approx((output.argmax(1) == examples.test_y).double().mean().item())
+
+
+def test_a_seed_gives_every_method_the_same_weights_and_order() -> None:
+    found = [trainer(method=m, network={"kind": "fc", "hidden": (9,)}) for m in METHODS]
+    layers = [[p for m in t.model.modules() if isinstance(m, torch.nn.Linear) for p in m.parameters()] for t in found]
+    for other in layers[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(layers[0], other, strict=True))
+    orders = [torch.randperm(50, generator=t.order) for t in found]
+    assert all(torch.equal(orders[0], o) for o in orders)
+    another = trainer(seed=2, network={"kind": "fc", "hidden": (9,)})
+    assert not torch.equal(orders[0], torch.randperm(50, generator=another.order))
+    assert not torch.equal(weights(found[0]), weights(another))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("optimizer", [{"kind": "sgd", "lr": 0.1, "momentum": 0.9}, {"kind": "adam", "lr": 0.01}])
+def test_warm_up_leaves_no_trace(method: str, optimizer: dict[str, Any]) -> None:
+    warmed, cold = trainer(method=method, optimizer=optimizer), trainer(method=method, optimizer=optimizer)
+    warmed.warm_up(2)
+    assert torch.equal(weights(warmed), weights(cold))
+    timeless = [{k: v for k, v in t.epoch().items() if "seconds" not in k} for t in (warmed, cold)]
+    assert timeless[0] == timeless[1]
+    assert torch.equal(weights(warmed), weights(cold))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("optimizer", [{"kind": "sgd", "lr": 0.1, "momentum": 0.9}, {"kind": "adam", "lr": 0.01}])
+def test_a_checkpoint_continues_bit_for_bit(method: str, optimizer: dict[str, Any], tmp_path: Any) -> None:
+    undisturbed = trainer(method=method, optimizer=optimizer)
+    undisturbed.epoch()
+    save({"state": undisturbed.state.take()}, tmp_path / "x.pt")
+    undisturbed.epoch()
+
+    resumed = trainer(method=method, optimizer=optimizer)
+    resumed.warm_up(1)
+    taken = load(tmp_path / "x.pt")
+    assert taken is not None
+    resumed.state.put_back(taken["state"])
+    resumed.epochs_done = 1
+    resumed.epoch()
+    assert torch.equal(weights(resumed), weights(undisturbed))
+    for ours, theirs in zip(resumed.model.buffers(), undisturbed.model.buffers(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_a_damaged_checkpoint_is_no_checkpoint(tmp_path: Any) -> None:
+    assert load(tmp_path / "absent.pt") is None
+    (tmp_path / "damaged.pt").write_bytes(b"PK\x03\x04 not a checkpoint")
+    assert load(tmp_path / "damaged.pt") is None
+    (tmp_path / "empty.pt").write_bytes(b"")
+    assert load(tmp_path / "empty.pt") is None
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_batch_size_that_leaves_one_example_trains(method: str) -> None:
+    ours = trainer(method=method, batch_size=17)
+    assert ours.last_batch == 1
+    row = ours.epoch()
+    assert (row["steps"], row["examples"]) == (6, 102)
+    assert math.isfinite(row["train_loss"])
+
+
+def test_divergence_is_seen() -> None:
+    ours = trainer(optimizer={"kind": "sgd", "lr": 1e30})
+    assert diverged(ours.epoch())
+    assert not diverged(trainer().epoch())
+
+
+def test_validation_examples_are_held_out_and_scored() -> None:
+    ours = trainer(validation=0.2)
+    assert ours.examples.validation_y is not None
+    assert len(ours.examples.train_y) + len(ours.examples.validation_y) == 103
+    assert 0 <= ours.epoch()["validation_accuracy"] <= 1
+
+
+def test_times_come_from_the_clock() -> None:
+    ticks = iter(range(1000))
+    ours = trainer()
+    ours.make_clock = lambda device, steps: CpuClock(steps, now=lambda: float(next(ticks)))
+    row = ours.epoch()
+    assert row["train_seconds"] == 11.0  # start, ten laps, stop: twelve looks at the clock
+    assert row["step_seconds_median"] == 1.0
+    assert row["step_seconds_p90"] == 1.0
+    assert min(row["evaluation_seconds"], row["other_seconds"] + 11) > 0
+
+
+def test_a_schedule_sets_the_rate() -> None:
+    ours = trainer(schedule={"kind": "steps", "epochs": (1,), "factor": 0.5})
+    assert [round(ours.epoch()["learning_rate"], 6) for _ in range(2)] == [0.1, 0.05]
+    assert ours.lr.item() == pytest.approx(0.05)
