@@ -1,0 +1,65 @@
+"""The data sets that need no file."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pytest
+import torch
+from pydantic import TypeAdapter
+from sklearn.datasets import load_digits
+
+from bnpbench import datasets
+from bnpbench.suite.vocabulary import DatasetOptions
+
+
+def options(value: Any) -> Any:
+    return TypeAdapter(DatasetOptions).validate_python(value)
+
+
+def test_digits_are_scikit_learns_split_by_class() -> None:
+    data = datasets.load(options("digits"), None)
+    assert data.train_x.shape == (1437, 1, 8, 8)
+    assert data.test_x.shape == (360, 1, 8, 8)
+    assert (data.train_x.dtype, data.train_y.dtype) == (torch.float32, torch.int64)
+    assert (data.train_x.min(), data.train_x.max()) == (0, 1)
+    bunch = load_digits()
+    images, labels = torch.cat([data.train_x, data.test_x]), torch.cat([data.train_y, data.test_y])
+    ours = [(label, *image.mul(16).flatten().tolist()) for image, label in zip(images, labels.tolist(), strict=True)]
+    theirs = [(label, *row) for row, label in zip(bunch.data.tolist(), bunch.target.tolist(), strict=True)]
+    assert sorted(ours) == sorted(theirs)
+    shares = data.test_y.bincount() / (data.test_y.bincount() + data.train_y.bincount())
+    assert shares.sub(0.2).abs().max() < 0.005
+
+
+def test_the_digits_split_is_fixed() -> None:
+    """The split is part of what every published number means."""
+    data = datasets.load(options("digits"), None)
+    assert data.test_y[:12].tolist() == [0, 2, 4, 7, 1, 6, 8, 9, 5, 3, 0, 2]
+    digest = hashlib.sha256(data.test_x.mul(16).byte().numpy().tobytes()).hexdigest()
+    assert digest == "3c05733c55d710109b9a1878ea98f552bb9d33485cd2bddb57cbade1c3c55d6d"
+
+
+@pytest.mark.parametrize("shape", [(64,), (3, 8, 8)])
+def test_synthetic_classes_are_gaussian_around_their_means(shape: tuple[int, ...]) -> None:
+    synthetic = options({"kind": "synthetic", "shape": shape, "classes": 4, "train": 4000, "test": 400, "seed": 3})
+    data = datasets.load(synthetic, None)
+    described = datasets.describe(synthetic)
+    assert (described.input, described.classes, described.train, described.test) == (shape, 4, 4000, 400)
+    assert data.train_x.shape == (4000, *shape)
+    assert data.test_x.shape == (400, *shape)
+    assert data.train_y.bincount().tolist() == [1000] * 4
+    means = torch.stack([data.train_x[data.train_y == label].mean(0) for label in range(4)])
+    noise = data.train_x - means[data.train_y]
+    assert noise.std().item() == pytest.approx(1, abs=0.01)
+    nearest = torch.cdist(data.test_x.flatten(1), means.flatten(1)).argmin(1)
+    assert (nearest == data.test_y).float().mean() > 0.9
+
+
+def test_synthetic_is_decided_by_its_seed() -> None:
+    def load(seed: int) -> torch.Tensor:
+        return datasets.load(options({"kind": "synthetic", "seed": seed, "train": 20}), None).train_x
+
+    assert torch.equal(load(0), load(0))
+    assert not torch.equal(load(0), load(1))

@@ -1,0 +1,294 @@
+"""Stored data sets: found, checked, read, fetched; and every way in which they can be missing."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import http.server
+import os
+import pickle
+import struct
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pydantic import TypeAdapter
+from torchvision import datasets as torchvision_datasets
+
+from bnpbench import datasets
+from bnpbench.datasets import stored
+from bnpbench.errors import DataError
+from bnpbench.suite.vocabulary import DatasetOptions
+
+REAL = os.environ.get("BNPBENCH_DATA")
+
+
+def options(value: Any) -> Any:
+    return TypeAdapter(DatasetOptions).validate_python(value)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "cifar10", "cifar100"])
+def test_the_real_files_are_what_they_are_said_to_be(name: str) -> None:
+    if REAL is None:
+        pytest.skip("BNPBENCH_DATA is not set")
+    if (reason := datasets.missing(options(name), Path(REAL))) is not None:
+        pytest.skip(reason)
+    data, shape = datasets.load(options(name), Path(REAL)), datasets.describe(options(name))
+    assert data.train_x.shape == (shape.train, *shape.input)
+    assert data.test_x.shape == (shape.test, *shape.input)
+    assert (data.train_x.dtype, data.train_y.dtype) == (torch.float32, torch.int64)
+    assert (data.train_x.min(), data.train_x.max()) == (0, 1)
+    assert data.train_x.is_contiguous()
+    assert len(data.train_y.unique()) == len(data.test_y.unique()) == shape.classes
+
+
+@pytest.mark.data
+def test_cifar10_images_are_the_files_bytes() -> None:
+    if REAL is None or datasets.missing(options("cifar10"), Path(REAL)):
+        pytest.skip("BNPBENCH_DATA holds no CIFAR-10")
+    data = datasets.load(options("cifar10"), Path(REAL))
+    batch = pickle.loads((Path(REAL) / "cifar-10-batches-py/data_batch_1").read_bytes(), encoding="latin1")
+    want = torch.from_numpy(batch["data"][:100].reshape(100, 3, 32, 32)).double() / 255
+    torch.testing.assert_close(data.train_x[:100].double(), want, atol=1e-7, rtol=0)
+    assert data.train_y[:100].tolist() == batch["labels"][:100]
+
+
+# --- small files in the real formats ---------------------------------------------------------
+
+
+def idx(array: np.ndarray[Any, Any]) -> bytes:
+    return struct.pack(f">I{array.ndim}I", 0x800 + array.ndim, *array.shape) + array.astype(np.uint8).tobytes()
+
+
+def tiny_mnist() -> dict[str, bytes]:
+    random = np.random.default_rng(0)
+    files = {}
+    for part, count in (("train", 6), ("t10k", 4)):
+        files[f"{part}-images-idx3-ubyte"] = idx(random.integers(0, 256, (count, 28, 28)))
+        files[f"{part}-labels-idx1-ubyte"] = idx(random.integers(0, 10, count))
+    return files
+
+
+def md5(data: bytes) -> str:
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()
+
+
+@pytest.fixture
+def mnist(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+    """MNIST's entry with the sums of a tiny MNIST, whose files this is."""
+    files = tiny_mnist()
+    entry = replace(stored.STORED["mnist"], files=tuple((name, md5(data)) for name, data in files.items()))
+    monkeypatch.setitem(stored.STORED, "mnist", entry)
+    return files
+
+
+def lay_out(files: dict[str, bytes], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+
+
+def test_mnist_is_read_from_its_files(mnist: dict[str, bytes], tmp_path: Path) -> None:
+    lay_out(mnist, tmp_path / "MNIST/raw")
+    assert datasets.missing(options("mnist"), tmp_path) is None
+    data = datasets.load(options("mnist"), tmp_path)
+    pixels = np.frombuffer(mnist["t10k-images-idx3-ubyte"][16:], np.uint8).reshape(4, 1, 28, 28)
+    torch.testing.assert_close(data.test_x, torch.from_numpy(pixels / 255).float())
+    assert data.test_y.tolist() == list(mnist["t10k-labels-idx1-ubyte"][8:])
+
+
+def test_cifar100_is_read_with_its_fine_labels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    pixels = {part: random.integers(0, 256, (3, 3072), dtype=np.uint8) for part in ("train", "test")}
+    labels = {"train": [99, 0, 5], "test": [7, 7, 98]}
+    files = {
+        part: pickle.dumps({"data": pixels[part], "fine_labels": labels[part], "coarse_labels": [0, 0, 0]})
+        for part in ("train", "test")
+    }
+    files["meta"] = pickle.dumps({"fine_label_names": [str(label) for label in range(100)]})
+
+    class Tiny(torchvision_datasets.CIFAR100):  # type: ignore[misc]
+        train_list = [["train", md5(files["train"])]]  # noqa: RUF012
+        test_list = [["test", md5(files["test"])]]  # noqa: RUF012
+        meta = {**torchvision_datasets.CIFAR100.meta, "md5": md5(files["meta"])}  # noqa: RUF012
+
+    entry = replace(stored.STORED["cifar100"], reader=Tiny, files=stored._cifar(Tiny))
+    monkeypatch.setitem(stored.STORED, "cifar100", entry)
+    lay_out(files, tmp_path / "cifar-100-python")
+    data = datasets.load(options("cifar100"), tmp_path)
+    assert (data.train_y.tolist(), data.test_y.tolist()) == (labels["train"], labels["test"])
+    torch.testing.assert_close(data.test_x.flatten(1), torch.from_numpy(pixels["test"] / 255).float())
+
+
+# --- missing, damaged, offline ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "cifar10", "cifar100"])
+def test_what_is_missing_is_named_with_what_to_do(name: str, tmp_path: Path) -> None:
+    reason = datasets.missing(options(name), tmp_path)
+    assert reason is not None
+    for word in [str(tmp_path), "--data-dir", "BNPBENCH_DATA", f"bnpbench data get {name}"]:
+        assert word in reason
+    with pytest.raises(DataError, match="is missing"):
+        datasets.load(options(name), tmp_path)
+
+
+def test_the_first_missing_file_is_named(mnist: dict[str, bytes], tmp_path: Path) -> None:
+    lay_out(mnist, tmp_path / "MNIST/raw")
+    (tmp_path / "MNIST/raw/t10k-labels-idx1-ubyte").unlink()
+    assert "MNIST/raw/t10k-labels-idx1-ubyte is missing" in str(datasets.missing(options("mnist"), tmp_path))
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-1], lambda data: data[:-1] + bytes([data[-1] ^ 1]), lambda data: b""]
+)
+def test_a_damaged_file_is_named_and_never_read(mnist: dict[str, bytes], tmp_path: Path, damage: Any) -> None:
+    lay_out(mnist, tmp_path / "MNIST/raw")
+    path = tmp_path / "MNIST/raw/train-labels-idx1-ubyte"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(DataError, match="damaged") as error:
+        datasets.load(options("mnist"), tmp_path)
+    assert str(path) in str(error.value)
+    assert "bnpbench data get mnist" in str(error.value)
+
+
+def test_a_pickle_with_another_sum_is_never_opened(tmp_path: Path) -> None:
+    for name, _ in stored.STORED["cifar10"].files:
+        path = tmp_path / "cifar-10-batches-py" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(pickle.dumps(Trap()))
+    with pytest.raises(DataError, match="damaged"):
+        datasets.load(options("cifar10"), tmp_path)
+
+
+class Trap:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (exec, ("raise SystemError('the pickle was opened')",))
+
+
+@pytest.mark.parametrize("how", ["argument", "variable"])
+def test_offline_nothing_is_downloaded(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if how == "variable":
+        monkeypatch.setenv("BNPBENCH_OFFLINE", "1")
+    else:
+        monkeypatch.delenv("BNPBENCH_OFFLINE", raising=False)
+    with pytest.raises(DataError, match="offline") as error:
+        datasets.fetch("cifar10", tmp_path / "new", offline=how == "argument")
+    for word in ["--data-dir", "BNPBENCH_DATA", "bnpbench data get cifar10"]:
+        assert word in str(error.value)
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_unknown_name_is_an_error_that_lists_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cifar10"):
+        datasets.fetch("cifar11", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["digits", "synthetic"])
+def test_what_needs_no_file_is_never_missing(name: str, tmp_path: Path) -> None:
+    assert datasets.missing(options(name), tmp_path) is None
+    datasets.fetch(name, tmp_path, offline=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- fetching, from a server on this machine -------------------------------------------------
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    requested: list[str] = []  # noqa: RUF012
+
+    def do_GET(self) -> None:
+        self.requested.append(self.path)
+        super().do_GET()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server(mnist: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """MNIST's entry with a mirror on this machine; the list of what was asked of it."""
+    archives = {f"{name}.gz": gzip.compress(data) for name, data in mnist.items()}
+    lay_out(archives, tmp_path / "mirror")
+    Quiet.requested = []
+    handler = partial(Quiet, directory=str(tmp_path / "mirror"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as httpd:
+        threading.Thread(target=httpd.serve_forever, daemon=True).start()
+
+        class Local(torchvision_datasets.MNIST):  # type: ignore[misc]
+            mirrors = [f"http://127.0.0.1:{httpd.server_port}/"]  # noqa: RUF012
+            resources = [(name, md5(data)) for name, data in archives.items()]  # noqa: RUF012
+
+            @property
+            def raw_folder(self) -> str:
+                return os.path.join(self.root, "MNIST", "raw")
+
+        monkeypatch.setitem(stored.STORED, "mnist", replace(stored.STORED["mnist"], reader=Local))
+        monkeypatch.delenv("BNPBENCH_OFFLINE", raising=False)
+        yield Quiet.requested
+        httpd.shutdown()
+
+
+def test_fetching_says_so_and_brings_the_files_once(
+    server: list[str], mnist: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "new"
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda _: datasets.fetch("mnist", root), range(3)))
+    assert set(server) == {f"/{name}.gz" for name in mnist}
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count(f"fetching MNIST (12 MB) to {root}") == 1
+    assert root.stat().st_mode & 0o777 == 0o700
+    assert len(datasets.load(options("mnist"), root).train_x) == 6
+    datasets.fetch("mnist", root, offline=True)  # what is there needs no network
+
+
+def test_a_failed_download_is_an_error_with_advice(
+    server: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored.STORED["mnist"].reader, "mirrors", ["http://127.0.0.1:9/"])  # nothing listens there
+    with pytest.raises(DataError, match="could not be downloaded") as error:
+        datasets.fetch("mnist", tmp_path / "new")
+    assert "--data-dir" in str(error.value)
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(server: list[str], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="cannot be created"):
+        datasets.fetch("mnist", tmp_path / "file/new")
+
+
+# --- where -----------------------------------------------------------------------------------
+
+
+def test_the_root_is_the_flag_then_the_variable_then_the_users_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BNPBENCH_DATA", str(tmp_path / "variable"))
+    assert datasets.root(tmp_path / "flag") == tmp_path / "flag"
+    assert datasets.root(None) == tmp_path / "variable"
+    monkeypatch.setenv("BNPBENCH_DATA", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert datasets.root(None) == tmp_path / "cache/bnpbench/data"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert datasets.root(None).is_relative_to(tmp_path)
+
+
+def test_the_catalogue_tells_what_is_there(mnist: dict[str, bytes], tmp_path: Path) -> None:
+    lay_out(mnist, tmp_path / "MNIST/raw")
+    entries = {entry.name: entry for entry in datasets.catalogue(tmp_path)}
+    assert entries["mnist"].missing is None
+    assert entries["digits"].missing is None
+    assert "bnpbench data get cifar10" in str(entries["cifar10"].missing)
+    assert entries["cifar10"].downloadable
+    assert not entries["digits"].downloadable
