@@ -172,15 +172,27 @@ class _Reading:
 
 def _suite_document(path: Path) -> dict[str, Any]:
     document = read_json(path)
-    cells = document.get("cells", [])
     if not isinstance(document.get("name"), str) or not document["name"]:
         raise DamagedError("a suite without a name")
-    if not isinstance(cells, list) or not all(
-        isinstance(cell, dict) and isinstance(cell.get("key"), str) and isinstance(cell.get("settings"), dict)
-        for cell in cells
-    ):
-        raise DamagedError("its cells are not a list of tables with key and settings")
+    shapes: dict[str, Callable[[Any], bool]] = {
+        "cells": lambda cell: isinstance(cell.get("key"), str) and isinstance(cell.get("settings"), dict),
+        "references": lambda reference: _all_of(str, reference.get("cells")),
+        "claims": lambda claim: True,
+    }
+    for name, is_well_formed in shapes.items():
+        items = document.setdefault(name, [])
+        if not _all_of(dict, items) or not all(map(is_well_formed, items)):
+            raise DamagedError(f"its {name} are not what a suite.json holds")
+    if not _all_of(int | float, document.setdefault("targets", [])):
+        raise DamagedError("its targets are not numbers")
+    for name in ("measure", "shortened"):
+        if not isinstance(document.get(name) or {}, dict):
+            raise DamagedError(f"its {name} is not a table")
     return document
+
+
+def _all_of(kind: Any, items: Any) -> bool:
+    return isinstance(items, list) and all(isinstance(item, kind) for item in items)
 
 
 def _read_environment(folder: Path, damaged: list[tuple[Path, str]]) -> dict[str, list[pa.Table]]:

@@ -1,0 +1,8 @@
+"""What the results say: tables, verdicts on claims, comparisons of two runs. No torch."""
+
+from __future__ import annotations
+
+from bnpbench.report.claims import Verdict, claims_exit_code, claims_failed, verdicts
+from bnpbench.report.rendering import render
+
+__all__ = ["Verdict", "claims_exit_code", "claims_failed", "render", "verdicts"]

@@ -1,0 +1,82 @@
+"""Test accuracy over seeds at the first, fifth, last and best epoch."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+
+from bnpbench.report.cells import Place, measured, published
+from bnpbench.report.document import Record, Section, Table
+from bnpbench.report.groups import Group
+from bnpbench.report.metrics import best_epoch
+from bnpbench.report.text import dash, span
+from bnpbench.report.view import Cell, View
+
+_METRIC = "test_accuracy"
+_DIGITS = 4
+Series = dict[int, float]
+
+
+def accuracy(view: View, groups: Sequence[Group]) -> Section:
+    """One table for each group: a row for each method and batch size."""
+    return Section("Test accuracy", tables=tuple(_table(view, group) for group in groups))
+
+
+def _table(view: View, group: Group) -> Table:
+    series = {cell.key: _series(view, cell) for cell in group.cells}
+    last = max((max(epochs) for epochs in series.values() if epochs), default=1)
+    moments = _moments(last)
+    sources = {cell.key: published(view, [cell], _METRIC) for cell in group.cells}
+    shows_sources = any(sources.values())
+    rows, records = [], list[Record]()
+    for batch_size in group.batch_sizes:
+        for method in group.methods:
+            if not (cells := group.at(method, batch_size)):
+                continue
+            place = Place("test accuracy", group.title, method, batch_size)
+            whole, others = measured(cells)
+            texts = [_moment(place, name, [pick(series[cell.key]) for cell in whole], others) for name, pick in moments]
+            seeds = (str(len(whole)) if whole else "0") + (f" ({others})" if others else "")
+            source = [sources[cells[0].key] or dash()] if shows_sources else []
+            rows.append((method, str(batch_size), *(text for text, _ in texts), seeds, *source))
+            records += [record for _, record in texts]
+    columns = ("method", "N", *(name for name, _ in moments), "seeds", *(["published"] if shows_sources else []))
+    note = "Mean (range) over seeds, of the whole test set."
+    return Table(group.title, columns, tuple(rows), (note,), tuple(records))
+
+
+def _moments(last: int) -> list[tuple[str, Callable[[Series], tuple[int, float] | None]]]:
+    """Names of columns, and how each finds its epoch and accuracy; no epoch twice."""
+
+    def of(epoch: int) -> Callable[[Series], tuple[int, float] | None]:
+        return lambda series: (epoch, series[epoch]) if epoch in series else None
+
+    found = [(f"epoch {epoch}", of(epoch)) for epoch in (1, 5) if epoch < last]
+    found.append((f"last ({last})", lambda series: (max(series), series[max(series)]) if series else None))
+    if last > 1:
+        found.append(("best", _best))
+    return found
+
+
+def _best(series: Series) -> tuple[int, float] | None:
+    numbers = {epoch: share for epoch, share in series.items() if not math.isnan(share)}
+    if not numbers:
+        return None
+    epoch = best_epoch(numbers, _METRIC)
+    return epoch, numbers[epoch]
+
+
+def _moment(place: Place, name: str, found: Sequence[tuple[int, float] | None], others: str) -> tuple[str, Record]:
+    quantity = f"{_METRIC} {name}"
+    shares = [pair[1] for pair in found if pair is not None]
+    if not shares:
+        return place.empty(quantity, others if not found else "none")
+    text = f"at {span(pair[0] for pair in found if pair is not None)}" if name == "best" else ""
+    if len(shares) < len(found):
+        text = f"{text} {len(shares)} of {len(found)} seeds".strip()
+    return place.over_seeds(quantity, statistics.fmean(shares), shares, _DIGITS, text)
+
+
+def _series(view: View, cell: Cell) -> Series:
+    return view.series(cell, _METRIC) if cell.ok else {}

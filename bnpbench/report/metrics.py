@@ -1,0 +1,151 @@
+"""One number of one cell: a column of cells, of epochs at a moment, of steps, or what a target took."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from typing import Any
+
+from bnpbench.report.view import Cell, View
+from bnpbench.results import CELLS, EPOCHS, STEPS
+
+TIMES = frozenset(
+    {"train_seconds", "evaluation_seconds", "other_seconds", "step_seconds_median", "step_seconds_p90", "energy_joules"}
+)  # measured anew in every epoch: bootstrapped over epochs, where the others are answered by seeds
+TARGETS = frozenset({"seconds_to", "epochs_to", "reached"})
+COUNTS = frozenset(field.name for field in CELLS if str(field.type) == "int64") - {
+    "peak_memory_bytes",
+    "cache_hits",
+    "cache_misses",
+}  # the same in every run: they have no spread
+PRECONDITIONER = "batch"  # of the steps' three, the paper's own (section 5.1): undamped, of the batch
+
+At = str | Mapping[str, Any]
+
+
+class NoDataError(Exception):
+    """There is no number, for the reason given."""
+
+
+def value(view: View, cell: Cell, metric: str, at: At = "last", target: float | None = None) -> float:
+    """The number, which may be infinite where a target is never reached.
+
+    Args:
+        view: where the cell was measured.
+        cell: one of its cells.
+        metric: a numeric column, or ``seconds_to``, ``epochs_to``, ``reached``.
+        at: ``last``, ``best``, ``area`` (mean over all epochs), ``{"epoch": 5}`` or ``{"epochs": [1, 3]}`` (mean).
+        target: test accuracy, for the last three.
+
+    Raises:
+        NoDataError: not measured, not finished, or not a number.
+    """
+    if metric in TARGETS:
+        return _target(view, cell, metric, target)
+    require_ok(cell)
+    found: float | None
+    if metric in EPOCHS.names:
+        found = _at(view.series(cell, metric), metric, at)
+    elif metric in CELLS.names:
+        found = cell.row.get(metric)
+    elif metric in STEPS.names:
+        found = _over_steps(view, cell, metric)
+    else:
+        raise NoDataError(f"no column is called {metric}")
+    if found is None:
+        raise NoDataError(f"no {metric}")
+    if math.isnan(found):
+        raise NoDataError(f"{metric} is not a number")
+    return float(found)
+
+
+def times(view: View, cell: Cell, metric: str, at: At = "all") -> dict[int, float]:
+    """Epoch to time, of the epochs that ``at`` picks. Raises NoDataError where there is none."""
+    require_ok(cell)
+    series = {epoch: seconds for epoch, seconds in view.series(cell, metric).items() if 0 <= seconds < math.inf}
+    if not series:
+        raise NoDataError(f"no {metric}")
+    if at in ("all", "area"):
+        return series
+    if at == "best":
+        wanted = {min(series, key=lambda epoch: (series[epoch], epoch))}
+    elif isinstance(at, Mapping):
+        first, last = at["epochs"] if "epochs" in at else (at["epoch"], at["epoch"])
+        wanted = set(range(first, last + 1))
+    else:
+        wanted = {max(series)}
+    if not (picked := {epoch: seconds for epoch, seconds in series.items() if epoch in wanted}):
+        raise NoDataError(f"no {metric} at {describe_at(at)}")
+    return picked
+
+
+def best_epoch(series: Mapping[int, float], metric: str) -> int:
+    """The first epoch with the highest accuracy, or the lowest of anything else."""
+    sign = -1 if metric.endswith("accuracy") else 1
+    return min(series, key=lambda epoch: (sign * series[epoch], epoch))
+
+
+def require_ok(cell: Cell) -> None:
+    """Raises NoDataError unless the cell was measured to its end."""
+    if not cell.ok:
+        raise NoDataError(cell.status)
+
+
+def describe_at(at: At) -> str:
+    """``epoch 5``, ``epochs 1 to 3``, ``last``."""
+    if isinstance(at, Mapping):
+        return f"epoch {at['epoch']}" if "epoch" in at else f"epochs {at['epochs'][0]} to {at['epochs'][1]}"
+    return {"last": "the last epoch", "best": "the best epoch", "area": "all epochs", "all": "all epochs"}.get(at, at)
+
+
+def _at(series: Mapping[int, float], metric: str, at: At) -> float:
+    numbers = {epoch: number for epoch, number in series.items() if not math.isnan(number)}
+    if not series:
+        raise NoDataError(f"no {metric}")
+    if at == "last":
+        return series[max(series)]
+    if at == "best":
+        if not numbers:
+            raise NoDataError(f"{metric} is not a number")
+        return numbers[best_epoch(numbers, metric)]
+    if isinstance(at, Mapping) and "epoch" in at:
+        if at["epoch"] not in series:
+            raise NoDataError(f"no {metric} at {describe_at(at)}")
+        return series[at["epoch"]]
+    first, last = at["epochs"] if isinstance(at, Mapping) else (min(series), max(series))
+    picked = [number for epoch, number in series.items() if first <= epoch <= last]
+    if isinstance(at, Mapping) and len(picked) < last - first + 1:
+        raise NoDataError(f"{metric} of {len(picked)} of {describe_at(at)}")
+    return math.fsum(picked) / len(picked)
+
+
+def _over_steps(view: View, cell: Cell, metric: str) -> float | None:
+    kinds = view.steps.of(cell.key, "preconditioner")
+    several = len(set(kinds)) > 1
+    numbers = [
+        float(number)
+        for number, kind in zip(view.steps.of(cell.key, metric), kinds, strict=True)
+        if number is not None and not (several and kind != PRECONDITIONER)
+    ]
+    return statistics.median(numbers) if numbers and not any(map(math.isnan, numbers)) else None
+
+
+def _target(view: View, cell: Cell, metric: str, target: float | None) -> float:
+    if metric == "reached" and cell.status in ("diverged", "not-applicable"):
+        return 0.0
+    require_ok(cell)
+    accuracy = view.series(cell, "test_accuracy")
+    if not accuracy or target is None:
+        raise NoDataError("no test_accuracy")
+    epochs = sorted(epoch for epoch, share in accuracy.items() if share >= target)
+    if metric == "reached":
+        return float(bool(epochs))
+    if not epochs:
+        return math.inf
+    if metric == "epochs_to":
+        return float(epochs[0])
+    seconds = view.series(cell, "train_seconds")
+    if missing := [epoch for epoch in range(1, epochs[0] + 1) if not math.isfinite(seconds.get(epoch, math.nan))]:
+        raise NoDataError(f"no train_seconds of epoch {missing[0]}")
+    return math.fsum(seconds[epoch] for epoch in range(1, epochs[0] + 1))

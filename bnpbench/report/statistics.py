@@ -1,0 +1,183 @@
+"""The spread of what was measured: every number that is printed comes from here with its interval.
+
+Times come in pairs measured in turn; their median ratio is bootstrapped over at least six pairs. Seeds are few and
+paired, so Student's t of their differences (of the logarithms, for ratios) answers for them. Resampling is seeded:
+the same data give the same report.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import stdtrit
+
+CONFIDENCE = 0.95
+LEAST_PAIRS = 6  # with fewer, the bootstrap's interval is narrower than it says
+RESAMPLES = 9_999
+OUTLIER_SCORE = 3.5  # Iglewicz and Hoaglin's bound for the modified z-score
+
+_TAILS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
+_SEED = 20_221_201
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number and its 95 % interval.
+
+    Attributes:
+        value: the estimate; may be infinite.
+        n: how many values (epochs, pairs, seeds) it rests on.
+        low, high: the interval; None where there is none.
+        reason: why there is no interval, such as ``n = 1``.
+    """
+
+    value: float
+    n: int
+    low: float | None = None
+    high: float | None = None
+    reason: str = ""
+
+    @property
+    def width(self) -> float | None:
+        """Half the interval's width."""
+        return None if self.low is None or self.high is None else (self.high - self.low) / 2
+
+
+def median_interval(values: Sequence[float]) -> Estimate:
+    """The median of times, or of ratios or differences of paired times, with its bootstrap interval.
+
+    Args:
+        values: finite, at least one.
+    """
+    ordered = np.sort(np.asarray(values, dtype=np.float64))
+    value, n = float(np.median(ordered)), len(ordered)
+    if n == 1:
+        return Estimate(value, n, reason="n = 1")
+    if ordered[0] == ordered[-1]:
+        return Estimate(value, n, value, value)
+    if n < LEAST_PAIRS:
+        return Estimate(value, n, reason=f"n = {n} of {LEAST_PAIRS}")
+    return _between(value, n, resampled_medians(ordered))
+
+
+def unpaired_interval(left: Sequence[float], right: Sequence[float], *, ratio: bool) -> Estimate:
+    """Ratio or difference of the medians of two independent samples, each resampled on its own."""
+    samples = [np.sort(np.asarray(sample, dtype=np.float64)) for sample in (left, right)]
+    medians = [float(np.median(sample)) for sample in samples]
+    value, n = medians[0] / medians[1] if ratio else medians[0] - medians[1], min(map(len, samples))
+    if n < LEAST_PAIRS:
+        return Estimate(value, n, reason="n = 1" if n == 1 else f"n = {n} of {LEAST_PAIRS}")
+    first, second = (resampled_medians(sample, stream) for stream, sample in enumerate(samples))
+    return _between(value, n, first / second if ratio else first - second)
+
+
+def mean_interval(values: Sequence[float]) -> Estimate:
+    """The mean over seeds with Student's t interval.
+
+    Equal values give width 0, also when all are infinite; some infinite ones among others give no interval.
+    """
+    n = len(values)
+    if n == 1:
+        return Estimate(values[0], n, reason="n = 1")
+    if all(value == values[0] for value in values):
+        return Estimate(values[0], n, values[0], values[0])
+    if not all(map(math.isfinite, values)):
+        infinite = sum(map(math.isinf, values))
+        return Estimate(float(np.median(values)), n, reason=f"{infinite} of {n} infinite")
+    sample = np.asarray(values, dtype=np.float64)
+    half = _student(n - 1) * float(np.std(sample, ddof=1)) / math.sqrt(n)
+    mean = float(np.mean(sample))
+    return Estimate(mean, n, mean - half, mean + half)
+
+
+def ratio_interval(ratios: Sequence[float]) -> Estimate:
+    """The geometric mean over seeds of paired ratios, with Student's t interval of their logarithms."""
+    if any(ratio < 0 for ratio in ratios):
+        return Estimate(float(np.median(ratios)), len(ratios), reason="a ratio below 0 has no logarithm")
+    estimate = mean_interval([math.log(ratio) if ratio else -math.inf for ratio in ratios])
+    low, high = (None if bound is None else math.exp(bound) for bound in (estimate.low, estimate.high))
+    if low is not None and low == high:
+        low = high = ratios[0]  # exactly, not by way of logarithms
+        return Estimate(ratios[0], estimate.n, low, high)
+    return Estimate(math.exp(estimate.value), estimate.n, low, high, estimate.reason)
+
+
+def outliers(values: Sequence[float]) -> list[bool]:
+    """Which values lie far from the median, by their modified z-score (median absolute deviation).
+
+    Where more than half are equal, the mean absolute deviation stands in.
+    """
+    sample = np.asarray(values, dtype=np.float64)
+    if len(sample) < 3:
+        return [False] * len(sample)
+    deviations = np.abs(sample - np.median(sample))
+    scale = 1.4826 * float(np.median(deviations)) or 1.2533 * float(np.mean(deviations))
+    return [bool(deviation > OUTLIER_SCORE * scale) for deviation in deviations]
+
+
+def clustered_interval(base: Sequence[Sequence[float]], new: Sequence[Sequence[float]]) -> Estimate:
+    """How much larger the new medians are, over several cells measured in both runs.
+
+    Cells are resampled first and their epochs within them, so that what differs from process to process
+    counts as spread.
+
+    Args:
+        base, new: for each cell its epochs' values (all positive).
+
+    Returns:
+        The ratio new / base: the geometric mean over cells of the ratios of medians; n counts values of a side.
+    """
+    pairs = [
+        tuple(np.sort(np.asarray(side, dtype=np.float64)) for side in cell) for cell in zip(base, new, strict=True)
+    ]
+    logs = [math.log(np.median(after) / np.median(before)) for before, after in pairs]
+    value, n = math.exp(float(np.mean(logs))), min(sum(map(len, base)), sum(map(len, new)))
+    if n < LEAST_PAIRS:
+        return Estimate(value, n, reason=f"n = {n} of {LEAST_PAIRS}")
+    drawn = np.stack(
+        [
+            np.log(resampled_medians(after, 2 * cell) / resampled_medians(before, 2 * cell + 1))
+            for cell, (before, after) in enumerate(pairs)
+        ]
+    )
+    chosen = np.random.default_rng((_SEED, len(pairs))).integers(0, len(pairs), drawn.shape)
+    means = np.take_along_axis(drawn, chosen, axis=0).mean(axis=0)
+    low, high = np.exp(np.quantile(means, _TAILS))
+    return Estimate(value, n, float(low), float(high))
+
+
+def resampled_medians(ordered: Array, stream: int = 0) -> Array:
+    """The medians of RESAMPLES bootstrap resamples of sorted values; other streams are independent."""
+    lower, upper = _middle_ranks(len(ordered), stream)
+    return (ordered[lower] + ordered[upper]) / 2
+
+
+@cache
+def _middle_ranks(n: int, stream: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Ranks of the middle value (or two) of each resample of n values.
+
+    A resample takes ranks floor(n U) for n uniform U, so its k-th smallest is floor(n U_(k)); and U_(k) is
+    Beta(k, n + 1 - k), the next one above it u + (1 - u) Beta(1, n - k). Nothing needs sorting.
+    """
+    random = np.random.default_rng((_SEED, n, stream))
+    k = (n + 1) // 2
+    middle = random.beta(k, n + 1 - k, RESAMPLES)
+    above = middle if n % 2 else middle + (1 - middle) * random.beta(1, n - k, RESAMPLES)
+    lower, upper = (np.minimum((n * share).astype(np.int64), n - 1) for share in (middle, above))
+    return lower, upper
+
+
+@cache
+def _student(degrees: int) -> float:
+    return float(stdtrit(degrees, _TAILS[1]))
+
+
+def _between(value: float, n: int, resamples: Array) -> Estimate:
+    low, high = np.quantile(resamples, _TAILS)
+    return Estimate(value, n, float(low), float(high))

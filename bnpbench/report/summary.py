@@ -1,0 +1,198 @@
+"""What ran, on what machine, what did not finish, and what a reader must know before believing the tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bnpbench.report.document import Record, Section, Table
+from bnpbench.report.groups import grouped, varying
+from bnpbench.report.text import span, told
+from bnpbench.report.view import Cell, View
+
+_SHOWN = 5  # keys, logs and values in one place of a table
+
+
+def overview(view: View) -> Section:
+    """The suite, its cells, the machine and the settings that all cells share."""
+    lines = [f"{name}: {view.document[name]}" for name in ("source", "description") if view.document.get(name)]
+    if not view.document:
+        lines.append("no suite.json is here: every cell is shown, with the settings that differ from their default")
+    lines += [f"cells: {_statuses(view.cells)}"]
+    if view.trials:
+        lines.append(f"trials, which only choose a setting and stand in no table: {_statuses(view.trials)}")
+    lines += [*_machine(view.environment), *_measuring(view), *_provenance(view.cells)]
+    return Section(
+        f"{view.suite} on {_hardware_name(view)} (environment {view.environment['id']})", tuple(lines), level=1
+    )
+
+
+def settings(view: View) -> Section:
+    """What all cells share, and what follows from the method or the batch size."""
+    differing = varying(view.cells)
+    shared = {
+        name: value
+        for name, value in (view.cells[0].settings.items() if view.cells else ())
+        if name not in ("method", "batch_size", "seed") and not any(path.split(".")[0] == name for path in differing)
+    }
+    lines = [f"{name} = {told(value)}" for name, value in shared.items() if value not in (None, False, 0, "none")]
+    for path, values in differing.items():
+        told_values = [f"{told(json.loads(value))} ({_whose(cells, view)})" for value, cells in values.items()]
+        lines.append(f"{path} = {'; '.join(_first(told_values))}")
+    return Section("Settings", tuple(lines))
+
+
+def deviations(view: View) -> Section | None:
+    """Where the run is not what the suite, or a reader, expects; None where it is."""
+    lines = []
+    shortened = (view.document.get("shortened") or {}).get("epochs")
+    if shortened:
+        lines.append(
+            f"shortened: {told(shortened)} epochs instead of the suite's (--epochs); schedules are as they were"
+        )
+    limits = {cell.settings.get("train_limit") for cell in view.cells} - {None}
+    lines += [
+        f"limited: trained on the first {told(limit)} examples (train_limit)" for limit in sorted(limits, key=str)
+    ]
+    cells = [cell for cell in view.cells if cell.row]
+    for name, text in (
+        ("dirty", "measured from a work tree with uncommitted changes"),
+        ("throttled", "measured while the clock was throttled"),
+    ):
+        if touched := [cell for cell in cells if cell.row[name]]:
+            lines.append(f"{text}: {len(touched)} of {len(cells)} cells")
+    fell_back = [cell for cell in cells if cell.row["engine_active"] not in (None, cell.row["engine"])]
+    if fell_back:
+        lines.append(
+            f"another engine than asked for ran: {len(fell_back)} of {len(cells)} cells ({_labels(fell_back)})"
+        )
+    early = [cell for cell in cells if cell.row["stopped_by"] in ("max_epochs", "max_seconds")]
+    if early:
+        reasons = ", ".join(dict.fromkeys(str(cell.row["stopped_by"]) for cell in early))
+        lines.append(f"stopped by {reasons} before the interval was reached: {len(early)} of {len(cells)} cells")
+    return Section("Deviations", tuple(lines)) if lines else None
+
+
+def unfinished(view: View) -> Section | None:
+    """Cells without a whole measurement, and why; None where every cell has one."""
+    places: dict[tuple[str, ...], list[Cell]] = {}
+    several = len(grouped(view.cells)) > 1
+    titles = {cell.key: group.title for group in grouped(view.cells) for cell in group.cells}
+    for cell in view.cells:
+        if not cell.ok:
+            settings = [titles[cell.key]] if several else []
+            message = str(cell.row.get("message") or "")
+            places.setdefault((*settings, cell.label, str(cell.batch_size), cell.status, message), []).append(cell)
+    rows, records = [], list[Record]()
+    for (*place, status, message), cells in places.items():
+        logs = dict.fromkeys(str(cell.row["log"]) for cell in cells if cell.row.get("log"))
+        rows.append((*place, _seeds(cells), status, message, ", ".join(_first(list(logs)))))
+        for cell in cells:
+            text = "; ".join(filter(None, (status, message, str(cell.row.get("log") or ""))))
+            group = titles[cell.key]
+            records.append(Record("not finished", group, cell.label, cell.batch_size, f"seed {cell.seed}", text=text))
+    columns = (*(["settings"] if several else []), "method", "N", "seeds", "status", "message", "log")
+    return (
+        Section("Not measured to the end", tables=(Table("", columns, tuple(rows), (), tuple(records)),))
+        if rows
+        else None
+    )
+
+
+def strays(view: View) -> Section | None:
+    """Cells in the folder that the suite, as it is now, does not name."""
+    places: dict[tuple[str, str, str], list[Cell]] = {}
+    for cell in view.strays:
+        places.setdefault((cell.label, str(cell.batch_size), cell.status), []).append(cell)
+    rows = tuple(
+        (label, size, _seeds(cells), status, ", ".join(_first([cell.key for cell in cells])))
+        for (label, size, status), cells in places.items()
+    )
+    records = tuple(
+        Record("not part of the suite", "", cell.label, cell.batch_size, cell.key, text=cell.status)
+        for cell in view.strays
+    )
+    columns = ("method", "N", "seeds", "status", "keys")
+    return Section("Not part of the suite", tables=(Table("", columns, rows, (), records),)) if rows else None
+
+
+def damaged(entries: Sequence[tuple[Path, str]]) -> Section | None:
+    """What could not be trusted or was not whole; left alone and left out."""
+    rows = tuple(("/".join(path.parts[-4:]), reason) for path, reason in entries)
+    records = tuple(Record("left out", quantity=place, text=reason) for place, reason in rows)
+    return Section("Left out", tables=(Table("", ("file", "why"), rows, (), records),)) if rows else None
+
+
+def _statuses(cells: Sequence[Cell]) -> str:
+    statuses = [cell.status for cell in cells]
+    counts = ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))
+    return f"{len(cells)}: {counts}" if cells else "0"
+
+
+def _hardware_name(view: View) -> str:
+    hardware = _table(view.environment, "hardware")
+    used = {cell.settings.get("device") for cell in view.cells}
+    name = hardware.get("gpu") if "cuda" in used else None
+    return str(name or hardware.get("cpu") or "an unknown machine")
+
+
+def _machine(environment: Mapping[str, Any]) -> Iterable[str]:
+    hardware, software = _table(environment, "hardware"), _table(environment, "software")
+    for name, table in (("machine", hardware), ("software", software)):
+        known = [f"{key} {told(value)}" for key, value in table.items() if value is not None]
+        yield f"{name}: {', '.join(known) or 'unknown'}"
+
+
+def _measuring(view: View) -> Iterable[str]:
+    measure = view.document.get("measure") or {}
+    turns = measure.get("interleave")
+    told_turns = f"in turn, epoch by epoch, over {told(turns)}" if turns else "each cell alone"
+    warmup = measure.get("warmup_epochs") or 0
+    yield f"measured: {told_turns}; {told(warmup)} warm-up epochs, not counted"
+
+
+def _provenance(cells: Sequence[Cell]) -> Iterable[str]:
+    rows = [cell.row for cell in cells if cell.row]
+    for name in ("bnpbench", "torch", "commit"):
+        if found := dict.fromkeys(str(row[name]) for row in rows if row[name]):
+            yield f"{name}: {', '.join(_first(list(found)))}"
+    days = sorted(f"{row['finished']:%Y-%m-%d}" for row in rows if row["finished"] is not None)
+    if days:
+        yield f"days: {days[0]}" + (f" to {days[-1]}" if days[-1] != days[0] else "")
+
+
+def _table(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    table = document.get(name)
+    return table if isinstance(table, dict) else {}
+
+
+def _seeds(cells: Sequence[Cell]) -> str:
+    return span(cell.seed for cell in cells)
+
+
+def _labels(cells: Sequence[Cell]) -> str:
+    return ", ".join(_first(list(dict.fromkeys(cell.label for cell in cells))))
+
+
+def _whose(cells: Sequence[Cell], view: View) -> str:
+    """Labels, with the batch sizes of those that do not have the value at all of theirs."""
+    sizes: dict[str, set[int]] = {}
+    whole: dict[str, set[int]] = {}
+    for cell in view.cells:
+        whole.setdefault(cell.label, set()).add(cell.batch_size)
+    for cell in cells:
+        sizes.setdefault(cell.label, set()).add(cell.batch_size)
+    if sizes == whole:
+        return "all methods"
+    names = [
+        label if own == whole[label] else f"{label} at {', '.join(map(str, sorted(own)))}"
+        for label, own in sizes.items()
+    ]
+    return ", ".join(names)
+
+
+def _first(texts: Sequence[str]) -> list[str]:
+    more = len(texts) - _SHOWN
+    return [*texts[:_SHOWN], f"and {more} more"] if more > 0 else list(texts)

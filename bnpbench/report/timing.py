@@ -1,0 +1,178 @@
+"""Time per epoch in the layout of the paper's Table 1, ratios from pairs, and time to accuracy."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from bnpbench.report.advice import noise
+from bnpbench.report.cells import Place, measured, published
+from bnpbench.report.claims import paired_times
+from bnpbench.report.document import Record, Section, Table
+from bnpbench.report.groups import Group
+from bnpbench.report.metrics import NoDataError, times, value
+from bnpbench.report.statistics import Estimate, median_interval, outliers
+from bnpbench.report.text import dash, decimals, span
+from bnpbench.report.view import Cell, View
+
+_METRIC = "train_seconds"
+
+
+def timing(view: View, groups: Sequence[Group]) -> Section:
+    """Seconds per epoch, and the ratios to vanilla and to bn, one table each for every group."""
+    tables: list[Table] = []
+    for group in groups:
+        bases = [base for base in map(group.base, ("vanilla", "bn")) if base is not None and len(group.methods) > 1]
+        tables += [_seconds(view, group), *(_ratios(view, group, base) for base in bases)]
+    return Section("Time per epoch", tables=tuple(tables))
+
+
+def time_to_accuracy(view: View, groups: Sequence[Group]) -> Section | None:
+    """Seconds and epochs to each target, and how many seeds reached it; None without targets."""
+    targets = view.document.get("targets") or ()
+    tables = tuple(_to_accuracy(view, group, targets) for group in groups) if targets else ()
+    return Section("Time to accuracy", tables=tables) if tables else None
+
+
+def titled(title: str, group: Group) -> str:
+    """A table's title with the settings of its group."""
+    return f"{title}: {group.title}" if group.title else title
+
+
+def _seconds(view: View, group: Group) -> Table:
+    columns, rows, records = ["method"], [[method] for method in group.methods], list[Record]()
+    counts, flagged = [], 0
+    for batch_size in group.batch_sizes:
+        columns.append(f"N = {batch_size}")
+        sources = [published(view, group.at(method, batch_size), _METRIC) for method in group.methods]
+        for row, method in zip(rows, group.methods, strict=True):
+            place = Place("seconds per epoch", group.title, method, batch_size)
+            cells, others = measured(group.at(method, batch_size))
+            series = [list(_times(view, cell).values()) for cell in cells]
+            if not (values := [seconds for epochs in series for seconds in epochs]):
+                text, row_record = place.empty(_METRIC, others or "no epochs")
+            else:
+                estimate = median_interval(values)
+                text, row_record = place.interval(_METRIC, estimate, values, others)
+                counts.append(estimate.n)
+                flagged += sum(_flagged(view, cell) for cell in cells)
+            row.append(text)
+            records.append(row_record)
+        if any(sources):
+            columns.append(f"N = {batch_size}, published")
+            for row, source in zip(rows, sources, strict=True):
+                row.append(source or dash())
+    notes = [f"Seconds of training: median and 95 % interval (bootstrap) over {span(counts)} epochs."] if counts else []
+    if flagged:
+        notes.append(f"{flagged} of {sum(counts)} epochs are outliers (median absolute deviation); none is left out.")
+    return Table(
+        titled("Seconds per epoch", group), tuple(columns), tuple(map(tuple, rows)), tuple(notes), tuple(records)
+    )
+
+
+def _ratios(view: View, group: Group, base: str) -> Table:
+    methods = [method for method in group.methods if method != base]
+    columns, rows, records = ["method"], [[method] for method in methods], list[Record]()
+    estimates: list[Estimate] = []
+    for batch_size in group.batch_sizes:
+        columns.append(f"N = {batch_size}")
+        for row, method in zip(rows, methods, strict=True):
+            place = Place(f"ratio to {base}", group.title, method, batch_size)
+            text, row_record, estimate = _ratio(view, place, group.at(method, batch_size), group.at(base, batch_size))
+            row.append(text)
+            records.append(row_record)
+            estimates += [estimate] if estimate else []
+    notes = []
+    if estimates:
+        counts = span(estimate.n for estimate in estimates)
+        notes = [f"Median and 95 % interval (bootstrap) over {counts} pairs of epochs measured in turn."]
+        notes += noise(view, estimates)
+    title = titled(f"Ratio to {base}", group)
+    return Table(title, tuple(columns), tuple(map(tuple, rows)), tuple(notes), tuple(records))
+
+
+def _ratio(
+    view: View, place: Place, cells: Sequence[Cell], base: Sequence[Cell]
+) -> tuple[str, Record, Estimate | None]:
+    quantity = f"{_METRIC} ratio"
+    for side in (cells, base):
+        if not measured(side)[0]:
+            return *place.empty(quantity, measured(side)[1]), None
+    others = {cell.seed: cell for cell in base if cell.ok}
+    sides = {str(cell.seed): (cell, others[cell.seed]) for cell in cells if cell.ok and cell.seed in others}
+    left = {seed: _times(view, pair[0]) for seed, pair in sides.items()}
+    right = {seed: _times(view, pair[1]) for seed, pair in sides.items()}
+    pairs = paired_times(view, sides, left, right) if sides else None
+    if not pairs or not all(other for _, other in pairs):
+        return *place.empty(quantity, "not measured in turn"), None
+    ratios = [one / other for one, other in pairs]
+    estimate = median_interval(ratios)
+    return *place.interval(quantity, estimate, ratios, measured(cells)[1]), estimate
+
+
+def _to_accuracy(view: View, group: Group, targets: Sequence[float]) -> Table:
+    rows, records = [], list[Record]()
+    for batch_size in group.batch_sizes:
+        for method in group.methods:
+            cells = group.at(method, batch_size)
+            for target in targets if cells else ():
+                texts, found = _reached(view, group, cells, float(target))
+                rows.append((method, str(batch_size), str(target), *texts))
+                records += found
+    columns = ("method", "N", "test accuracy", "seconds", "epochs", "seeds that reached it")
+    note = "Median (range) over the seeds that reached it; seconds of training up to the end of the first such epoch."
+    return Table(group.title, columns, tuple(rows), (note,), tuple(records))
+
+
+def _reached(view: View, group: Group, cells: Sequence[Cell], target: float) -> tuple[list[str], list[Record]]:
+    place = Place("time to accuracy", group.title, cells[0].label, cells[0].batch_size)
+    reached, asked, whys = list[Cell](), 0, list[str]()
+    for cell in cells:
+        try:
+            reached += [cell] if value(view, cell, "reached", target=target) else []
+            asked += 1
+        except NoDataError as reason:
+            whys.append(str(reason))
+    texts, records = [], []
+    for metric, digits in (("seconds_to", None), ("epochs_to", 0)):
+        quantity = f"{metric} {target}"
+        if not reached:
+            text, row = place.empty(quantity, "never" if asked else ", ".join(dict.fromkeys(whys)))
+        else:
+            values = [value(view, cell, metric, target=target) for cell in reached]
+            center = statistics.median(values)
+            places = decimals(center) if digits is None else digits if center == int(center) else 1
+            text, row = place.over_seeds(quantity, center, values, places)
+        texts.append(text)
+        records.append(row)
+    share = f"{len(reached)} of {asked}" if asked else dash(", ".join(dict.fromkeys(whys)))
+    others = measured(cells)[1] if asked else ""
+    texts.append(f"{share} ({others})" if others else share)
+    records.append(
+        Record(
+            place.table,
+            place.group,
+            place.method,
+            place.batch_size,
+            f"reached {target}",
+            len(reached),
+            n=asked,
+            text=others,
+        )
+    )
+    return texts, records
+
+
+def _times(view: View, cell: Cell) -> dict[int, float]:
+    try:
+        return times(view, cell, _METRIC)
+    except NoDataError:
+        return {}
+
+
+def _flagged(view: View, cell: Cell) -> int:
+    """How many epochs of a cell are outliers: as measured, else by their seconds."""
+    flags = view.epochs.of(cell.key, "outlier")
+    if all(flag is None for flag in flags):
+        flags = outliers(list(_times(view, cell).values()))
+    return sum(bool(flag) for flag in flags)
