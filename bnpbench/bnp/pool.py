@@ -1,0 +1,272 @@
+"""The rows whose gradients are in a layer's ``.grad``: what one BNP step takes its statistics from.
+
+A call of a layer counts when a gradient reaches its output, and stays in the pool as long as that gradient stays in
+``.grad``. The forward pass computes the statistics of a call; a hook on its autograd node notes that a gradient passed;
+at the end of that backward pass, and again before the next one and before a step, ``weight.grad`` is compared with what
+it was, so that the pool holds what ``.grad`` holds.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Variable
+
+from bnpbench.bnp.algorithms import batch_statistics, conv_scale, dense_scale, pool_statistics
+
+
+class Gradient:
+    """A ``.grad`` as it was at some moment, without keeping it alive."""
+
+    def __init__(self, grad: Tensor | None) -> None:
+        self.reference = None if grad is None else weakref.ref(grad)
+        self.version = 0 if grad is None else grad._version
+
+    def is_still(self, grad: Tensor | None) -> bool:
+        """Whether ``grad`` is the same tensor, not written to since."""
+        if grad is None or self.reference is None:
+            return grad is None and self.reference is None
+        return self.reference() is grad and self.version == grad._version
+
+
+class Arrivals:
+    """The calls of one layer that one backward pass went through, and the layer's ``.grad`` before that."""
+
+    def __init__(self, before: Gradient) -> None:
+        self.before = before
+        self.calls: dict[Call, None] = {}
+
+
+class Backward:
+    """The backward passes under way; with reentrant checkpointing one runs inside another."""
+
+    def __init__(self) -> None:
+        self.passes: dict[int, dict[Layer, Arrivals]] = {}
+
+    def note(self, call: Call) -> None:
+        """A gradient reached the output of ``call``."""
+        task = torch._C._current_graph_task_id()
+        arrivals = self.passes.get(task)
+        if arrivals is None:
+            arrivals = self.passes[task] = {}
+            Variable._execution_engine.queue_callback(partial(self.finish, task))
+        layer = call.layer
+        if layer not in arrivals:
+            layer.settle()
+            arrivals[layer] = Arrivals(Gradient(layer.weight.grad))
+        arrivals[layer].calls[call] = None
+
+    def finish(self, task: int) -> None:
+        """That backward pass has ended: every gradient it computed is in ``.grad``."""
+        for layer, arrivals in self.passes.pop(task, {}).items():
+            layer.deliver(arrivals)
+
+
+class Call:
+    """One call of a layer: statistics of its rows. ``variance`` is None where there is a single row."""
+
+    __slots__ = ("examples", "layer", "mean", "outputs", "rows", "variance")
+
+    def __init__(
+        self, layer: Layer, mean: Tensor, variance: Tensor | None, rows: int, examples: int, outputs: int
+    ) -> None:
+        self.layer, self.mean, self.variance = layer, mean, variance
+        self.rows, self.examples, self.outputs = rows, examples, outputs  # outputs: rows of the layer as a matrix
+
+    def __call__(self, _grad_outputs: object) -> None:
+        self.layer.backward.note(self)
+
+
+class Layer:
+    """A tracked layer and its pool. ``running_mean`` and ``running_variance`` are views into one tensor of all layers.
+
+    Attributes:
+        pool: calls whose gradients are in ``.grad``. A call's share is None, or a 0-d device tensor, 1 or 0, where
+            only the device knows whether ``.grad`` was zeroed in place since.
+        late: calls of a backward pass that left ``.grad`` alone: one to the inputs only, or one by
+            ``torch.autograd.grad`` whose result is about to be put there.
+        known: ``.grad`` when it was last known to hold the gradients of the whole pool.
+        compiled_sums: shifted sums of calls inside compiled modules, ``[S1 | S2 | rows, examples, outputs]``.
+    """
+
+    running_mean: Tensor
+    running_variance: Tensor
+    compiled_sums: Tensor
+
+    def __init__(self, name: str, module: nn.Module, backward: Backward) -> None:
+        self.name, self.module, self.backward = name, module, backward
+        self.parameters = module._parameters  # by-passes Module.__getattr__, once per call and step
+        self.spatial_dims = 0
+        self.groups = self.taps = 1
+        if isinstance(module, nn.Linear):
+            self.channels = module.in_features
+        else:
+            assert isinstance(module, (nn.Conv1d, nn.Conv2d, nn.Conv3d))
+            self.spatial_dims = len(module.kernel_size)
+            self.channels, self.groups, self.taps = module.in_channels, module.groups, math.prod(module.kernel_size)
+        self.inputs = self.channels // self.groups * self.taps
+        self.pool: dict[Call, Tensor | None] = {}
+        self.late: Arrivals | None = None
+        self.known = Gradient(None)
+        self.compiled = False
+
+    @property
+    def weight(self) -> Tensor:
+        weight = self.parameters["weight"]
+        assert weight is not None
+        return weight
+
+    @property
+    def bias_grad(self) -> Tensor | None:
+        bias = self.parameters["bias"]
+        return None if bias is None else bias.grad
+
+    @property
+    def has_rows(self) -> bool:
+        return self.compiled or bool(self.pool)
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the host knows which rows are in the pool."""
+        return not self.compiled and all(share is None for share in self.pool.values())
+
+    def observe(self, inputs: Tensor, output: Tensor) -> None:
+        """Forward pass: take the statistics of a call, and count it once a gradient reaches its output."""
+        rows, examples, outputs = self._counts(inputs, output)
+        if rows == 0:
+            return
+        mean, variance = self._statistics(inputs)
+        call = Call(self, mean, None if rows == 1 else variance, rows, examples, outputs)
+        # Not a hook on the tensor: modules that change the output in place (ReLU) would take that to another node.
+        source = output if output._base is None else output._base
+        assert source.grad_fn is not None
+        source.grad_fn.register_prehook(call)
+
+    def observe_compiled(self, inputs: Tensor, output: Tensor) -> None:
+        """The same inside a compiled module, where autograd nodes have no hooks: the rows join at once."""
+        rows, examples, outputs = self._counts(inputs, output)
+        mean, variance = self._statistics(inputs)
+        shift = mean.double() - self.running_mean.double()
+        counts = [shift.new_full((1,), count) for count in (rows, examples, outputs)]
+        self.compiled_sums.add_(torch.cat([shift * rows, (variance.double() + shift.square()) * rows, *counts]))
+        self.compiled = True
+
+    def deliver(self, arrivals: Arrivals) -> None:
+        """End of a backward pass: take its calls into the pool if their gradients are in ``.grad``."""
+        grad = self.weight.grad
+        if arrivals.before.is_still(grad):
+            self.late = arrivals
+            return
+        self.pool.update(arrivals.calls)
+        self.known = Gradient(grad)
+
+    def settle(self) -> None:
+        """Bring the pool in line with ``.grad``, which anybody may have changed since the last backward pass."""
+        grad = self.weight.grad
+        if grad is None:
+            self.pool.clear()
+        elif self.late is not None:
+            self.deliver(self.late)
+        self.late = None
+        if self.pool and not self.known.is_still(grad):  # unscaled, clipped, reduced, or zeroed: only the device knows
+            alive = has_nonzero(grad, self.bias_grad)
+            self.pool = {call: alive if share is None else share * alive for call, share in self.pool.items()}
+            self.known = Gradient(grad)
+
+    def pooled(self) -> Call:
+        """All calls of the pool as one, where none has a share that only the device knows."""
+        calls = list(self.pool)
+        if len(calls) == 1:
+            return calls[0]
+        rows = [call.rows for call in calls]
+        means = torch.stack([call.mean for call in calls])
+        variances = torch.stack([torch.zeros_like(c.mean) if c.variance is None else c.variance for c in calls])
+        mean, variance = pool_statistics(means, variances, rows)
+        examples, outputs = sum(call.examples for call in calls), sum(call.outputs for call in calls)
+        return Call(self, mean, variance, sum(rows), examples, outputs)
+
+    def add_shifted_sums(self, first: Tensor, second: Tensor, counts: Tensor) -> None:
+        """Add float64 sums of the pool, shifted by the running mean, to ``first``, ``second`` (n,), ``counts`` (3,)."""
+        for call, share in self.pool.items():
+            shift = call.mean.double() - self.running_mean.double()
+            square = shift.square() if call.variance is None else shift.square() + call.variance
+            one = torch.ones_like(counts[0]) if share is None else share.to(counts.dtype)
+            first.add_(shift * (one * call.rows))
+            second.add_(square * (one * call.rows))
+            for total, count in zip(counts.unbind(), (call.rows, call.examples, call.outputs), strict=True):
+                total.add_(one * count)
+        if self.compiled:
+            n = self.channels
+            first.add_(self.compiled_sums[:n])
+            second.add_(self.compiled_sums[n : 2 * n])
+            counts.add_(self.compiled_sums[2 * n :])
+
+    def empty(self) -> None:
+        """Forget all rows: their gradients were used."""
+        self.pool.clear()
+        self.late = None
+        if self.compiled:
+            self.compiled_sums.zero_()
+            self.compiled = False
+
+    def scale(self, call: Call) -> float | Tensor:
+        """q^2 of the pooled rows."""
+        if self.spatial_dims:
+            return conv_scale(self.inputs, float(call.examples), call.outputs / call.examples)
+        return dense_scale(self.channels, float(call.rows))
+
+    def _statistics(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        if not self.spatial_dims:
+            return batch_statistics(inputs)
+        return batch_statistics(inputs if self._batched(inputs) else inputs.unsqueeze(0), channel_dim=1)
+
+    def _counts(self, inputs: Tensor, output: Tensor) -> tuple[int, int, int]:
+        """Rows of the input, examples, rows of the layer as a matrix."""
+        rows = inputs.numel() // self.channels
+        if not self.spatial_dims:
+            return rows, rows, rows
+        examples = inputs.shape[0] if self._batched(inputs) else 1
+        return rows, examples, examples * math.prod(output.shape[-self.spatial_dims :])
+
+    def _batched(self, inputs: Tensor) -> bool:
+        return inputs.dim() == self.spatial_dims + 2
+
+
+def has_nonzero(*tensors: Tensor | None) -> Tensor:
+    """Whether anything differs from zero, a 0-d bool tensor on the device; NaN does."""
+    extremes = [extreme for tensor in tensors if tensor is not None for extreme in torch.aminmax(tensor)]
+    return torch.stack([extreme != 0 for extreme in extremes]).any()
+
+
+class ForwardHook:
+    """What a tracked module carries. Copies and pickles of the module carry an inert one."""
+
+    def __init__(self, layer: Layer) -> None:
+        self.layer = layer
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
+        if not (module.training and output.requires_grad):
+            return
+        inputs = args[0] if args else kwargs["input"]
+        if torch.compiler.is_dynamo_compiling():
+            self.layer.observe_compiled(inputs, output)
+        elif self.layer.weight.requires_grad:
+            self.layer.observe(inputs, output)
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> Inert:
+        return Inert()
+
+    def __reduce__(self) -> tuple[type[Inert], tuple[()]]:
+        return Inert, ()
+
+
+class Inert:
+    """The hook of a copied or unpickled module: it does nothing."""
+
+    def __call__(self, *_: object) -> None:
+        return None

@@ -1,0 +1,241 @@
+"""BNP for any model: statistics that mirror ``.grad``, gradients preconditioned in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from bnpbench.bnp.pool import Backward, ForwardHook, Layer, has_nonzero
+from bnpbench.bnp.running import Options, Running
+from bnpbench.bnp.tracking import Predicate, find_layers
+from bnpbench.errors import StatisticsError
+
+
+class BNP:
+    """Batch Normalization Preconditioning (Algorithms 2 and 3) of the gradients of a model's Linear and Conv layers.
+
+    The model's class, parameters and ``state_dict`` stay as they are; each tracked layer gets a forward hook. The order
+    of a training step is: backward, unscale (GradScaler), :meth:`precondition`, clip, ``optimizer.step()``.
+
+    **Statistics.** A call of a layer in training mode counts when a gradient reaches its output. Its rows join the
+    layer's pool, and the pool mirrors ``.grad``: same examples, same lifetime. :meth:`precondition` folds the pool into
+    the running values once, rewrites ``.grad`` and empties the pool; nothing else changes statistics. So rows of
+    forward passes without a backward, of gradients dropped by ``zero_grad()`` (either kind), and of recomputation under
+    checkpointing do not count; those of several calls, micro-batches and ranks are pooled, and N is their number.
+    Inside a ``torch.compile``d module autograd nodes have no hooks: there the rows join at the forward pass, so that a
+    compiled forward in training mode counts even if no backward follows before the next ``precondition()``.
+
+    Where the paper is silent: all leading dimensions of a Linear's input are rows. With a single row in the pool,
+    sigma_H^2 = (h - mu)^2 with mu the running mean before the step. A convolution's scale takes its output positions.
+    Each group of a grouped convolution is a layer of its own. A layer without (or with a frozen) bias uses the
+    inverse of diag(sigma~^2) + mu mu^T. A layer whose weight has no gradient is left alone.
+
+    Statistics are kept in float32, or float64 where a weight is; under autocast and GradScaler too. A NaN or an
+    infinity in a layer's input is not filtered: it stays in the layer's running values and makes its preconditioned
+    gradient non-finite, so that the loss shows it in the next step.
+
+    Nothing is read back to the host by a step, and what it changes is changed in place, so that a whole step - from the
+    forward pass to ``precondition()`` - can be captured in a CUDA graph.
+
+    Args:
+        model: any module.
+        rho: weight of the past in the running values.
+        eps1: damping relative to the largest variance of the layer.
+        eps2: absolute damping.
+        statistics: precondition by the "running" values or by those of the "batch"; the running ones are kept anyway.
+        scale: divide by q^2; False takes q^2 = 1.
+        center: False takes mu = 0 in steps 4 and 5 (ablation).
+        standardize: False takes sigma~^2 = 1 (ablation).
+        layers: a predicate on (name, module); None tracks every layer that can be.
+        process_group: ranks whose rows are pooled. None: the default group where torch.distributed is initialized.
+            False: this process alone.
+
+    Attributes:
+        layers: names of the tracked layers.
+        skipped: names of the modules with parameters that are left alone, with the reason.
+
+    Source: Lange, Helfrich, Ye, JMLR 23(72), 2022, Algorithms 2 and 3.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        rho: float = 0.99,
+        eps1: float = 1e-2,
+        eps2: float = 1e-4,
+        statistics: Literal["running", "batch"] = "running",
+        scale: bool = True,
+        *,
+        center: bool = True,
+        standardize: bool = True,
+        layers: Predicate | None = None,
+        process_group: dist.ProcessGroup | Literal[False] | None = None,
+    ) -> None:
+        if statistics not in ("running", "batch"):
+            raise ValueError(f"statistics must be 'running' or 'batch', not {statistics!r}")
+        if not 0 <= rho <= 1 or eps1 < 0 or eps2 < 0:
+            raise ValueError(f"BNP needs rho in [0, 1] and damping of at least 0, not {rho=}, {eps1=}, {eps2=}")
+        self.options = Options(rho, eps1, eps2, statistics == "batch", scale, center, standardize)
+        self.process_group = process_group
+        tracked, self.skipped = find_layers(model, layers)
+        self._backward = Backward()
+        self._placement: list[tuple[torch.device, torch.dtype]] = []
+        self._running: list[Running] = []
+        self._layers = [Layer(name, module, self._backward) for name, module in tracked.items()]
+        self._place()
+        self._handles: list[RemovableHandle] = [
+            layer.module.register_forward_hook(ForwardHook(layer), with_kwargs=True) for layer in self._layers
+        ]
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Names of the tracked layers, in the model's order."""
+        return tuple(layer.name for layer in self._layers)
+
+    def precondition(self) -> None:
+        """Fold the rows of this step into the running values and rewrite ``.grad`` of the tracked layers in place.
+
+        Raises:
+            StatisticsError: a layer has a gradient but no rows: its hook never ran, or ``precondition()`` already did.
+        """
+        self._precondition(self._layers)
+
+    def attach(self, optimizer: torch.optim.Optimizer) -> RemovableHandle:
+        """Make every ``optimizer.step()`` precondition first, for the layers whose weight that optimizer owns.
+
+        Gradients that are clipped before ``step()`` are then clipped raw; to clip preconditioned ones, call
+        :meth:`precondition` instead.
+
+        Returns:
+            A handle; its ``remove()`` detaches.
+
+        Raises:
+            ValueError: the optimizer owns no tracked layer; at ``step()``, if that is given a closure, which would
+                compute new gradients after they were preconditioned.
+        """
+        if not self._owned_by(optimizer):
+            raise ValueError(f"this {type(optimizer).__name__} owns the weight of no layer that BNP tracks")
+
+        def before_step(optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if any(argument is not None for argument in (*args[1:2], kwargs.get("closure"))):
+                raise ValueError("BNP cannot precondition gradients that a closure computes: call step() without one")
+            self._precondition(self._owned_by(optimizer))
+
+        handle = optimizer.register_step_pre_hook(before_step)
+        self._handles.append(handle)
+        return handle
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Copies of the running values: ``<layer>.running_mean`` and ``<layer>.running_var``, each (n,)."""
+        return {key: value.clone() for key, value in self._running_values().items()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Copy running values in place.
+
+        Raises:
+            ValueError: other layers or sizes than this model's.
+        """
+        own = self._running_values()
+        if own.keys() != state.keys():
+            missing, unexpected = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
+            raise ValueError(f"state of another model: missing {missing}, unexpected {unexpected}")
+        for key, value in own.items():
+            if value.shape != state[key].shape:
+                raise ValueError(f"{key}: the state holds {tuple(state[key].shape)}, the layer {tuple(value.shape)}")
+        for key, value in own.items():
+            value.copy_(state[key])
+
+    def remove(self) -> None:
+        """Take all hooks off the model and its optimizers."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        for layer in self._layers:
+            layer.empty()
+
+    def __getstate__(self) -> dict[str, Any]:
+        raise TypeError("BNP is bound to its model by hooks: make one for the copied model and load its state_dict()")
+
+    @torch.no_grad()
+    def _precondition(self, chosen: Sequence[Layer]) -> None:
+        self._place()
+        self._backward.passes.clear()  # left over from a backward pass that raised
+        for layer in chosen:
+            layer.settle()
+            if layer.weight.grad is None:
+                layer.empty()
+        for running in self._running:
+            device = running.values.device.type
+            with torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext():
+                self._step(running, [layer for layer in chosen if layer in running.members])
+        for layer in chosen:
+            layer.empty()
+
+    def _step(self, running: Running, chosen: list[Layer]) -> None:
+        active = [layer for layer in chosen if layer.weight.grad is not None]
+        sums = None
+        if self._is_distributed():  # every rank takes part for every layer, whatever it has seen itself
+            sums = running.shifted_sums(chosen)
+            dist.all_reduce(sums, group=self.process_group or None)
+        without_rows = [layer for layer in active if not layer.has_rows and not running.holds_rows(sums, layer)]
+        if without_rows:
+            _refuse_gradients(without_rows)
+            active = [layer for layer in active if layer not in without_rows]
+        if sums is None and not all(layer.is_counted for layer in active):
+            sums = running.shifted_sums(active)
+        if sums is not None:
+            running.step(active, *running.statistics_of_sums(sums), self.options)
+        elif active:
+            running.step(active, *running.local_statistics(active), self.options)
+
+    def _place(self) -> None:
+        """Lay the running values out where the weights are, at first and after the model was moved or cast."""
+        placement = [(layer.weight.device, layer.weight.dtype) for layer in self._layers]
+        if placement == self._placement:
+            return
+        old = self._running_values() if self._placement else {}
+        self._placement = placement
+        self._running = []
+        for device in dict.fromkeys(device for device, _ in placement):
+            layers = [layer for layer, (where, _) in zip(self._layers, placement, strict=True) if where == device]
+            double = any(layer.weight.dtype == torch.float64 for layer in layers)
+            self._running.append(Running(layers, device, torch.float64 if double else torch.float32))
+        for key, value in old.items():
+            self._running_values()[key].copy_(value)
+
+    def _running_values(self) -> dict[str, Tensor]:
+        values = {}
+        for layer in self._layers:
+            prefix = f"{layer.name}." if layer.name else ""
+            values[f"{prefix}running_mean"] = layer.running_mean
+            values[f"{prefix}running_var"] = layer.running_variance
+        return values
+
+    def _owned_by(self, optimizer: torch.optim.Optimizer) -> list[Layer]:
+        owned = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        return [layer for layer in self._layers if id(layer.weight) in owned]
+
+    def _is_distributed(self) -> bool:
+        if self.process_group is False or not (dist.is_available() and dist.is_initialized()):
+            return False
+        return dist.get_world_size(self.process_group) > 1
+
+
+def _refuse_gradients(layers: Iterable[Layer]) -> None:
+    """Layers with a gradient but no rows: an error, unless the gradient is zero (then nothing would change)."""
+    for layer in layers:
+        weight_grad = layer.weight.grad
+        if weight_grad is None or not (weight_grad.is_meta or has_nonzero(weight_grad, layer.bias_grad)):
+            continue
+        raise StatisticsError(
+            f"layer {layer.name!r} has a gradient, but BNP saw no rows for it since the last precondition(). Either "
+            "precondition() ran twice for one backward; or the gradient came from a call in eval mode; or the model "
+            "was compiled and run before BNP was made for it; or something uses the layer's weight without calling "
+            "the layer, as MultiheadAttention does: leave it out with layers=lambda name, module: ..."
+        )

@@ -1,0 +1,168 @@
+"""Running values of all layers on one device, end to end in one tensor, and the step that uses them.
+
+Whatever needs a whole vector per layer - statistics, running values, damping - is done for all layers at once; only
+steps 4 and 5, which go over the gradients, are done layer by layer and in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bnpbench.bnp.algorithms import conv_scale, precondition_conv_, precondition_dense_, update_running
+from bnpbench.bnp.pool import Layer
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of :class:`bnpbench.BNP`."""
+
+    rho: float
+    eps1: float
+    eps2: float
+    batch: bool
+    scale: bool
+    center: bool
+    standardize: bool
+
+
+class Running:
+    """Running mean and variance of ``layers``, which hold views into them; all on one device.
+
+    Attributes:
+        values: (2 n,), the running means of all layers, then the running variances.
+    """
+
+    def __init__(self, layers: Sequence[Layer], device: torch.device, dtype: torch.dtype) -> None:
+        self.layers, self.members = list(layers), frozenset(layers)
+        self.sizes = [layer.channels for layer in layers]
+        self.length = sum(self.sizes)
+        ones = torch.ones(self.length, device=device, dtype=dtype)
+        self.zeros = torch.zeros_like(ones)
+        self.values = torch.cat([self.zeros, ones])
+        self.inverse = ones  # 1 / sigma~^2 of the last step; stays 1 without standardization
+        means = torch.split(self.values[: self.length], self.sizes)
+        variances = torch.split(self.values[self.length :], self.sizes)
+        for layer, mean, variance in zip(self.layers, means, variances, strict=True):
+            layer.running_mean, layer.running_variance = mean, variance
+            layer.compiled_sums = mean.new_zeros(2 * layer.channels + 3, dtype=torch.float64)
+        sizes = torch.tensor(self.sizes)
+        group_sizes = torch.tensor([layer.channels // layer.groups for layer in layers for _ in range(layer.groups)])
+        self.layer_of_channel = torch.arange(len(sizes)).repeat_interleave(sizes).to(device)
+        self.group_of_channel = torch.arange(len(group_sizes)).repeat_interleave(group_sizes).to(device)
+        self.group_sizes = group_sizes.to(device)
+        self.inputs = torch.tensor([layer.inputs for layer in layers], dtype=torch.float64).to(device)
+
+    def local_statistics(self, active: Sequence[Layer]) -> tuple[Tensor, dict[Layer, float | Tensor]]:
+        """Step 1 where the host knows every count: means and variances end to end (2 n,), and q^2 of each layer."""
+        calls = {layer: layer.pooled() for layer in active}
+        means = [calls[layer].mean if layer in calls else layer.running_mean for layer in self.layers]
+        scales = {layer: layer.scale(call) for layer, call in calls.items()}
+        if not any(call.variance is None for call in calls.values()):
+            variances = [calls[layer].variance if layer in calls else layer.running_variance for layer in self.layers]
+            return torch.cat(means + variances), scales  # type: ignore[operator]
+        # A single row has no variance: its squared distance from the running mean takes the place.
+        mean = torch.cat(means)
+        squares = (mean - self.values[: self.length]).square_()
+        if len(calls) == len(self.layers) and all(call.variance is None for call in calls.values()):
+            return torch.cat([mean, squares]), scales
+        for layer, square in zip(self.layers, torch.split(squares, self.sizes), strict=True):
+            if layer not in calls:
+                square.copy_(layer.running_variance)
+            elif (variance := calls[layer].variance) is not None:
+                square.copy_(variance)
+        return torch.cat([mean, squares]), scales
+
+    def shifted_sums(self, active: Sequence[Layer]) -> Tensor:
+        """Step 1 where only the device knows the counts, or other ranks hold rows too: float64 sums to be added up.
+
+        Returns:
+            ``[rows | examples | outputs | S1 | S2]``, three numbers a layer, then sums of the rows minus the running
+            mean and of the squares of that, end to end.
+        """
+        count = len(self.layers)
+        sums = self.values.new_zeros(3 * count + 2 * self.length, dtype=torch.float64)
+        counts, first, second = torch.split(sums, [3 * count, self.length, self.length])
+        firsts, seconds = torch.split(first, self.sizes), torch.split(second, self.sizes)
+        for layer in active:
+            index = self.layers.index(layer)
+            layer.add_shifted_sums(firsts[index], seconds[index], counts.view(3, count)[:, index])
+        return sums
+
+    def holds_rows(self, sums: Tensor | None, layer: Layer) -> bool:
+        """Whether any rank has rows of ``layer``. Reads the device: asked only about layers without any rows here."""
+        return sums is not None and bool(sums[self.layers.index(layer)] > 0)
+
+    def statistics_of_sums(self, sums: Tensor) -> tuple[Tensor, dict[Layer, float | Tensor]]:
+        """Means and variances end to end, and q^2 of each layer, from summed :meth:`shifted_sums`.
+
+        A layer without rows keeps its running values.
+        """
+        count = len(self.layers)
+        counts, first, second = torch.split(sums, [3 * count, self.length, self.length])
+        layer_rows, examples, outputs = counts.view(3, count)
+        rows = layer_rows.index_select(0, self.layer_of_channel)
+        shift = first / rows
+        square = second / rows
+        variance = torch.where(rows == 1, square, (square - shift.square()).clamp(min=0))  # clamp lets NaN through
+        statistics = torch.cat([self.values[: self.length] + shift, variance]).to(self.values.dtype)
+        # One formula for both kinds: a dense layer has one position an example, and at least 1 = sqrt(1) as its scale.
+        scales = conv_scale(self.inputs, examples, outputs / examples)
+        assert isinstance(scales, Tensor)
+        scales = torch.where(layer_rows > 0, scales, 1.0).to(self.values.dtype)
+        statistics = torch.where((rows > 0).repeat(2), statistics, self.values)
+        return statistics, dict(zip(self.layers, scales.unbind(), strict=True))
+
+    def step(
+        self,
+        active: Sequence[Layer],
+        statistics: Tensor,
+        scales: dict[Layer, float | Tensor],
+        options: Options,
+    ) -> None:
+        """Steps 2 to 5: update the running values of all layers, rewrite the gradients of ``active``."""
+        update_running(self.values, statistics, options.rho)
+        used = statistics if options.batch else self.values
+        variance = used[self.length :]
+        if options.standardize:  # sigma~^2 = sigma^2 + eps1 max(sigma^2) + eps2, the maximum over each group
+            largest = torch.segment_reduce(variance, "max", lengths=self.group_sizes, unsafe=True)
+            largest = largest.index_select(0, self.group_of_channel)
+            torch.add(variance, largest, alpha=options.eps1, out=self.inverse).add_(options.eps2).reciprocal_()
+        means = torch.split(used[: self.length] if options.center else self.zeros, self.sizes)
+        inverses = torch.split(self.inverse, self.sizes)
+        chosen = set(active)
+        for layer, mean, inverse in zip(self.layers, means, inverses, strict=True):
+            if layer in chosen:
+                precondition_layer(layer, mean, inverse, scales[layer] if options.scale else 1.0)
+
+
+def precondition_layer(layer: Layer, mean: Tensor, inverse_variance: Tensor, scale: float | Tensor) -> None:
+    """Steps 4 and 5 on ``.grad`` of one layer, in place."""
+    weight_grad, bias_grad = layer.weight.grad, layer.bias_grad
+    assert weight_grad is not None
+    if weight_grad.dtype != mean.dtype:  # low-precision parameters: the arithmetic is done in the statistics' dtype
+        wide_weight = weight_grad.to(mean.dtype)
+        wide_bias = None if bias_grad is None else bias_grad.to(mean.dtype)
+        _transform(layer, wide_weight, wide_bias, mean, inverse_variance, scale)
+        weight_grad.copy_(wide_weight)
+        if bias_grad is not None and wide_bias is not None:
+            bias_grad.copy_(wide_bias)
+    else:
+        _transform(layer, weight_grad, bias_grad, mean, inverse_variance, scale)
+
+
+def _transform(
+    layer: Layer,
+    weight_grad: Tensor,
+    bias_grad: Tensor | None,
+    mean: Tensor,
+    inverse_variance: Tensor,
+    scale: float | Tensor,
+) -> None:
+    if layer.spatial_dims:
+        precondition_conv_(weight_grad, bias_grad, mean, inverse_variance, scale, layer.groups)
+    else:
+        precondition_dense_(weight_grad, bias_grad, mean, inverse_variance, scale)
