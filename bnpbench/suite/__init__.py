@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bnpbench.suite.cells import Block, Cell
-from bnpbench.suite.claims import Combination
 from bnpbench.suite.data import DATASETS, DataShape, data_shape, split_sizes
 from bnpbench.suite.document import AtEpoch, AtEpochs, Bounds, Claim, Measure, Probe, Reference, Select, Side
 from bnpbench.suite.loading import load_suite, shipped_suites
@@ -60,7 +59,6 @@ __all__ = [
     "Cell",
     "Claim",
     "Cnn",
-    "Combination",
     "Constant",
     "DataShape",
     "DatasetOptions",

@@ -102,9 +102,12 @@ class Block:
         return order if epoch % 2 else order[::-1]
 
 
+_COMPACT = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
 def canonical_json(data: Any) -> str:
     """JSON with sorted keys and no spaces."""
-    return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _COMPACT.encode(data)
 
 
 def short_hash(text: str) -> str:

@@ -47,11 +47,7 @@ def _fault(settings: Settings) -> tuple[tuple[str, ...], str] | None:
         rest = f" after validation took {validation:,}" if validation else ""
         return ("train_limit",), f"{settings.train_limit:,} examples; {name} has {left:,} to train on{rest}"
     if settings.batch_size > train:
-        used = (
-            f"{train:,} of {shape.train:,} examples of {name}"
-            if train < shape.train
-            else f"{train:,} examples ({name})"
-        )
+        used = f"{train:,}" if train == shape.train else f"{train:,} of {shape.train:,}"
         return ("batch_size",), f"{settings.batch_size:,} is more than the training data: {used} examples of {name}"
     is_image, size = len(shape.input) == 3, " x ".join(map(str, shape.input))
     if not is_image and not isinstance(settings.network, FullyConnected):
@@ -65,24 +61,38 @@ def _fault(settings: Settings) -> tuple[tuple[str, ...], str] | None:
 
 
 def check_labels(grid: Grid) -> None:
-    """Raises SuiteError where a label stands for two methods, or a method's settings have two labels."""
-    by_label: dict[str, tuple[Any, int]] = {}
+    """Raises SuiteError where a label stands for two methods, or a cell's settings have two labels."""
+    by_label: dict[str, Any] = {}
+    by_method: dict[Any, str] = {}
+    renamed = False  # whether some method goes by two labels, as it may with different optimizers
+    for row, method in _first_rows(grid):
+        label, bare = method_label(method.model_dump(mode="json")), method.model_copy(update={"label": None})
+        known = by_label.setdefault(label, bare)
+        if known != bare:
+            message = f"label {label!r} stands for two methods: {_told(known)} and {_told(bare)}; give each its own"
+            raise grid.error(message, row, ("method", "label"))
+        if label in kinds(SETTINGS["method"]) and label != method.kind:
+            raise grid.error(f"label {label!r} is the name of another method", row, ("method", "label"))
+        renamed |= by_method.setdefault(bare, label) != label
+    if renamed:
+        _check_renamed(grid)
+
+
+def _check_renamed(grid: Grid) -> None:
     by_cell: dict[str, str] = {}
+    for row, cell in enumerate(map(Cell, grid.settings)):
+        known = by_cell.setdefault(cell.canonical, cell.label)
+        if known != cell.label:
+            message = f"labels {known!r} and {cell.label!r} stand for the same settings; one of them is enough"
+            raise grid.error(message, row, ("method", "label"))
+
+
+def _first_rows(grid: Grid) -> list[tuple[int, Any]]:
+    """Each distinct method with the first row that has it."""
+    found: dict[int, tuple[int, Any]] = {}
     for row, settings in enumerate(grid.settings):
-        cell = Cell(settings)
-        method = settings.method.model_copy(update={"label": None})
-        known, _ = by_label.setdefault(cell.label, (method, row))
-        if known != method:
-            message = (
-                f"label {cell.label!r} stands for two methods: {_told(known)} and {_told(method)}; give each its own"
-            )
-            raise grid.error(message, row, ("method", "label"))
-        if cell.label in kinds(SETTINGS["method"]) and cell.label != method.kind:
-            raise grid.error(f"label {cell.label!r} is the name of another method", row, ("method", "label"))
-        other = by_cell.setdefault(cell.canonical, cell.label)
-        if other != cell.label:
-            message = f"labels {other!r} and {cell.label!r} stand for the same settings; one of them is enough"
-            raise grid.error(message, row, ("method", "label"))
+        found.setdefault(id(settings.method), (row, settings.method))
+    return list(found.values())
 
 
 def groups(grid: Grid, interleave: tuple[str, ...]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
@@ -18,10 +19,9 @@ def _share(value: Any) -> Any:
     """``"2%"`` is 0.02."""
     if not isinstance(value, str):
         return value
-    try:
-        return float(value.removesuffix("%")) / 100 if value.endswith("%") else float("nan")
-    except ValueError:
-        return float("nan")
+    if not re.fullmatch(r"\d{1,3}(\.\d{1,6})?%", value):
+        raise ValueError('expected a share, such as "2%" or 0.02')
+    return float(value[:-1]) / 100
 
 
 Metric = Annotated[str, Field(json_schema_extra={"enum": sorted(METRICS)})]
@@ -227,7 +227,7 @@ def figure_fault(figure: _Figure) -> tuple[str, str] | None:
         ats += [(f"{name}.at", side.at) for name, side in (("left", figure.left), ("right", figure.right)) if side]
     for key, at in ats:
         if at is not None and table_of(figure.metric) != "epochs":
-            return key, f"{figure.metric} has one value a run: leave at out"
+            return key, f"at chooses among epochs, and {figure.metric} is no figure of an epoch: leave it out"
     return None
 
 

@@ -19,7 +19,7 @@ from bnpbench.errors import SuiteError
 from bnpbench.suite.document import Document
 from bnpbench.suite.explaining import Fault, closest, explain, unknown_key
 from bnpbench.suite.matching import Codes, Column, Mask, Table, check_pattern
-from bnpbench.suite.options import SETTINGS, as_table, default, filled, frozen, method_label, options
+from bnpbench.suite.options import SETTINGS, as_table, default, filled, frozen, method_label, options, plain
 from bnpbench.suite.positions import Path, contains
 from bnpbench.suite.reading import Source
 from bnpbench.suite.vocabulary import Options, Settings
@@ -45,6 +45,11 @@ class Axis:
         for key in reversed(self.path[1:]):
             value = {key: value}
         return {self.path[0]: as_table(SETTINGS[self.path[0]], value)}
+
+    def over(self, base: Any, position: int) -> Any:
+        """The setting ``base`` with one of the values in it; a value for the whole setting replaces it."""
+        value = self.settings(position)[self.path[0]]
+        return merged(base, value) if len(self.path) > 1 else value
 
 
 class Grid:
@@ -82,12 +87,18 @@ class Grid:
         Raises:
             SuiteError: one is missing, misspelt, of the wrong type or out of range; named where it was written.
         """
-        models = {name: self._validated(name) for name in SETTINGS}
         rows = zip(*(self.table[name].codes.tolist() for name in SETTINGS), strict=True)
         return tuple(
-            Settings(plugins=self._plugins, **{n: models[n][code] for n, code in zip(SETTINGS, row, strict=True)})
+            Settings(plugins=self._plugins, **{n: self._models[n][code] for n, code in zip(SETTINGS, row, strict=True)})
             for row in rows
         )
+
+    def cells(self, rows: Mask) -> Table:
+        """The cells of some rows, each once, with their settings validated."""
+        columns = {name: self._resolved(name, rows) for name in SETTINGS}
+        codes = np.stack([column.codes for column in columns.values()], axis=1)
+        kept = np.sort(np.unique(codes, axis=0, return_index=True)[1])
+        return Table(len(kept), lambda name: Column(columns[name].values, columns[name].codes[kept]))
 
     def error(self, message: str, row: int, path: tuple[str, ...], closest: str | None = None) -> SuiteError:
         """The error for a fault in one setting of one row, placed where that setting was written last."""
@@ -155,21 +166,13 @@ class Grid:
     def _column(self, name: str) -> Column:
         hint = SETTINGS[name]
         first = as_table(hint, self._document.train.get(name, default(name)))
-        column = Column(self.size, first, lambda value: _view(name, value))
+        values, codes = [first], np.zeros(self.size, dtype=np.int64)
         for number, axis in enumerate(self.axes):
             if axis.path[0] == name:
-                self._spread(column, self.coordinates[:, number], axis)
-        return column
-
-    def _spread(self, column: Column, positions: Codes, axis: Axis) -> None:
-        """Gives each cell its value on one axis."""
-        count = len(axis.values)
-        pairs, where = np.unique(column.codes * count + positions, return_inverse=True)
-        codes = []
-        for pair in pairs.tolist():
-            base = column.values[pair // count] if len(axis.path) > 1 else None  # a whole value replaces
-            codes.append(column.code(merged(base, axis.settings(pair % count)[axis.path[0]])))
-        column.codes = np.array(codes, dtype=np.int64)[where]
+                count = len(axis.values)
+                pairs, codes = np.unique(codes * count + self.coordinates[:, number], return_inverse=True)
+                values = [axis.over(values[pair // count], pair % count) for pair in pairs.tolist()]
+        return Column(values, codes, lambda value: _view(name, value))
 
     def _override(self, number: int) -> Mask:
         override = self._document.override[number]
@@ -183,6 +186,16 @@ class Grid:
         return mask
 
     # --- validation ---------------------------------------------------------------------------
+
+    @cached_property
+    def _models(self) -> dict[str, dict[int, Any]]:
+        return {name: self._validated(name) for name in SETTINGS}
+
+    def _resolved(self, name: str, rows: Mask) -> Column:
+        column = self.table[name]
+        codes = column.used(rows)
+        values = [_view(name, plain(self._models[name][code])) for code in codes]
+        return Column(values, np.searchsorted(codes, column.codes[rows]))
 
     def _validated(self, name: str) -> dict[int, Any]:
         """Position in a setting's column → its validated value."""

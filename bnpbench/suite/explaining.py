@@ -31,10 +31,10 @@ _LIMITS = {
     "greater_than_equal": ("ge", "must be at least {}"),
     "less_than": ("lt", "must be below {}"),
     "less_than_equal": ("le", "must be at most {}"),
-    "too_short": ("min_length", "needs at least {} elements"),
-    "too_long": ("max_length", "takes at most {} elements"),
-    "string_too_short": ("min_length", "needs at least {} characters"),
-    "string_too_long": ("max_length", "takes at most {} characters"),
+    "too_short": ("min_length", "must have {} or more elements"),
+    "too_long": ("max_length", "must have {} elements or fewer"),
+    "string_too_short": ("min_length", "must have {} or more characters"),
+    "string_too_long": ("max_length", "must have {} characters or fewer"),
 }
 
 
@@ -65,7 +65,7 @@ def explain(error: ValidationError, hint: Any, data: Any, *, partial: bool = Fal
     path = _path(first, data)
     rivals = [e for e in found if _path(e, data) == path and e["type"] != "extra_forbidden"]
     if len(rivals) > 1 and first in rivals:  # each member of a union had its say
-        return Fault(path, _expected_one_of(rivals), _closest_of(rivals))
+        return Fault(path, _expected_one_of(rivals, hint), _closest_of(rivals))
     return _fault(first, path, hint)
 
 
@@ -117,7 +117,7 @@ def _fault(error: ErrorDetails, path: tuple[str | int, ...], hint: Any) -> Fault
     if kind == "extra_forbidden":
         return Fault(path, *unknown_key(str(path[-1]), sorted(options(_type_at(hint, error["loc"][:-1])))))
     if kind == "missing":
-        return Fault(path, "missing")
+        return Fault(path, "is missing")
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         valid = list(kinds(_type_at(hint, error["loc"])))
         if kind == "union_tag_not_found":
@@ -125,31 +125,42 @@ def _fault(error: ErrorDetails, path: tuple[str | int, ...], hint: Any) -> Fault
         return Fault(
             path, f"unknown kind {shown(context['tag'])}; one of {', '.join(valid)}", closest(context["tag"], valid)
         )
-    if kind == "literal_error":
-        return Fault(path, f"expected {context['expected']}, not {shown(given)}", _closest_of([error]))
     if kind == "string_pattern_mismatch":
         return Fault(path, f"{shown(given)} may hold letters, digits and . _ + - only, a letter or digit first")
-    if kind in _EXPECTED:
-        wanted = _EXPECTED[kind]
-        if kind == "model_attributes_type" and kinds(_type_at(hint, error["loc"])):
-            wanted = f"a table or one of {', '.join(kinds(_type_at(hint, error['loc'])))}"
-        return Fault(path, f"expected {wanted}, not {shown(given)}")
     if kind in _LIMITS:
-        limit, words = _LIMITS[kind]
-        said = words.format(f"{context[limit]:g}")
-        return Fault(path, f"{said}, not {shown(given)}" if "must" in said else said)
+        return Fault(path, _limit(error) + ("" if isinstance(given, dict | list | tuple) else f", not {shown(given)}"))
+    wanted = _wanted(error, hint)
+    if wanted:
+        return Fault(path, f"expected {wanted}, not {shown(given)}", _closest_of([error]))
     return Fault(path, error["msg"].removeprefix("Value error, "))
 
 
-def _expected_one_of(errors: Sequence[ErrorDetails]) -> str:
-    wanted = [e.get("ctx", {}).get("expected") or _EXPECTED.get(e["type"]) for e in errors]
-    told = list(dict.fromkeys(word for word in wanted if word))
-    limits = [
-        _LIMITS[e["type"]][1].format(e.get("ctx", {})[_LIMITS[e["type"]][0]]) for e in errors if e["type"] in _LIMITS
-    ]
-    if limits:
-        return f"{' or '.join(limits)}{' or be ' + ' or '.join(told) if told else ''}, not {shown(errors[0]['input'])}"
-    return f"expected {' or '.join(told)}, not {shown(errors[0]['input'])}"
+def _limit(error: ErrorDetails) -> str:
+    name, words = _LIMITS[error["type"]]
+    return words.format(f"{error['ctx'][name]:g}")
+
+
+def _wanted(error: ErrorDetails, hint: Any) -> str | None:
+    """What would have been right where a value of the wrong kind stands."""
+    kind, loc = error["type"], error["loc"]
+    here = _type_at(hint, loc)
+    if kind == "literal_error":
+        tables = loc and str(loc[-1]).startswith("<") and any(models(_type_at(hint, loc[:-1])))
+        return f"{error['ctx']['expected']}{' or a table' if tables else ''}"
+    if kind == "model_attributes_type" and kinds(here):
+        return f"a table or one of {', '.join(kinds(here))}"
+    if kind == "model_type" and "value" in options(here):
+        return "a number or a table"
+    if kind == "tuple_type" and isinstance(error["input"], dict):
+        return f"a list; write [[{loc[-1]}]]"
+    return _EXPECTED.get(kind)
+
+
+def _expected_one_of(errors: Sequence[ErrorDetails], hint: Any) -> str:
+    limits = [_limit(e) for e in errors if e["type"] in _LIMITS]
+    words = list(dict.fromkeys(word for e in errors if (word := _wanted(e, hint))))
+    said = [*limits, f"{'be' if limits else 'expected'} {' or '.join(words)}"] if words else limits
+    return f"{' or '.join(said)}, not {shown(errors[0]['input'])}"
 
 
 def _closest_of(errors: Sequence[ErrorDetails]) -> str | None:

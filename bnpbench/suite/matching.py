@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -22,8 +22,9 @@ import numpy.typing as npt
 from bnpbench.errors import SuiteError
 from bnpbench.suite.document import Pattern
 from bnpbench.suite.explaining import closest, listed, shown, unknown_key
-from bnpbench.suite.options import SETTINGS, is_list, kinds, options
+from bnpbench.suite.options import SETTINGS, is_list, kind_of, kinds, options
 
+_SORTED = json.JSONEncoder(sort_keys=True)
 Mask = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.int64]
 
@@ -56,7 +57,8 @@ class Table:
         for name, wanted in pattern.items():
             if not self[name].matches(wanted).any():
                 there = [_name(view) for view in self[name].views()]
-                meant = closest(wanted, [*there, *kinds(SETTINGS[name])]) if isinstance(wanted, str) else None
+                known = wanted in kinds(SETTINGS[name]) if isinstance(wanted, str) else True
+                meant = None if known else closest(wanted, [*there, *kinds(SETTINGS[name])])
                 return f"no cell has this {name}; there are: {listed(dict.fromkeys(there))}", meant
         return f"no cell has these together: {listed(pattern)}", None
 
@@ -65,38 +67,27 @@ class Column:
     """One setting of many cells: distinct values, and each cell's position among them.
 
     Args:
-        size: number of cells; all start with ``first``.
+        values: JSON data; equal ones become one.
+        codes: each cell's position in ``values``.
         seen: how a pattern sees a value (defaults written out, label in place).
     """
 
-    def __init__(self, size: int, first: Any, seen: Callable[[Any], Any] = lambda value: value) -> None:
+    def __init__(self, values: Sequence[Any], codes: Codes, seen: Callable[[Any], Any] = lambda value: value) -> None:
         self.values: list[Any] = []
         self._seen, self._views, self._positions = seen, list[Any](), dict[str, int]()
         self._scalars: dict[tuple[bool, Any], list[int]] = {}
-        self.codes: Codes = np.full(size, self.code(first), dtype=np.int64)
-
-    def code(self, value: Any) -> int:
-        """The position of a value (JSON data), which is added if it is new."""
-        text = json.dumps(value, sort_keys=True)
-        if text not in self._positions:
-            self._positions[text] = len(self.values)
-            self.values.append(value)
-            self._views.append(view := self._seen(value))
-            if not isinstance(view, dict | list):
-                self._scalars.setdefault(_identity(view), []).append(len(self.values) - 1)
-        return self._positions[text]
+        self.codes: Codes = np.array([self._code(value) for value in values], dtype=np.int64)[codes]
 
     def used(self, mask: Mask | None = None) -> list[int]:
-        """The positions that occur (where ``mask`` holds), in the order of the cells."""
+        """The positions that some cell (where ``mask`` holds) has."""
         codes = self.codes if mask is None else self.codes[mask]
-        found, first = np.unique(codes, return_index=True)
-        return [int(code) for code in found[np.argsort(first)]]
+        return np.flatnonzero(np.bincount(codes)).tolist()
 
     def change(self, mask: Mask, function: Callable[[Any], Any]) -> None:
         """Replaces the values where ``mask`` holds."""
         table = np.arange(len(self.values))
         for code in self.used(mask):
-            table[code] = self.code(function(self.values[code]))
+            table[code] = self._code(function(self.values[code]))
         self.codes[mask] = table[self.codes[mask]]
 
     def views(self) -> list[Any]:
@@ -111,8 +102,20 @@ class Column:
                 if not isinstance(word, dict | list):
                     hits[self._scalars.get(_identity(word), [])] = True
         else:
-            hits[:] = [value_matches(view, wanted) for view in self._views]
+            for code in self.used():
+                hits[code] = value_matches(self._views[code], wanted)
         return hits[self.codes]
+
+    def _code(self, value: Any) -> int:
+        """The position of a value, which is added if it is new."""
+        text = _SORTED.encode(value)
+        if text not in self._positions:
+            self._positions[text] = len(self.values)
+            self.values.append(value)
+            self._views.append(view := self._seen(value))
+            if not isinstance(view, dict | list):
+                self._scalars.setdefault(_identity(view), []).append(len(self.values) - 1)
+        return self._positions[text]
 
 
 def value_matches(value: Any, wanted: Any) -> bool:
@@ -189,7 +192,7 @@ def _check_keys(
             return ((*path, name), *unknown_key(name, list(valid)))
         for word in wanted if isinstance(wanted, list) else [wanted]:
             if isinstance(word, dict):
-                fault = _check_keys(word, options(valid[name], word.get("kind")), (*path, name))
+                fault = _check_keys(word, options(valid[name], kind_of(word)), (*path, name))
                 if fault:
                     return fault
     return None
@@ -200,7 +203,7 @@ def _choices(
 ) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
     for name, wanted in table.items():
         if isinstance(wanted, dict) and wanted:
-            yield from _choices(wanted, options(valid[name], wanted.get("kind")), (*path, name))
+            yield from _choices(wanted, options(valid[name], kind_of(wanted)), (*path, name))
         elif isinstance(wanted, list) and (not is_list(valid[name]) or _all_lists(wanted)):
             yield (*path, name), wanted
         else:

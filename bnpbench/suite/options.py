@@ -24,10 +24,10 @@ SETTINGS: dict[str, Any] = {name: hint for name, hint in hints(Settings).items()
 
 
 def alternatives(hint: Any) -> tuple[Any, ...]:
-    """The members of a union (None left out), else the type alone; still annotated."""
+    """The members of a union and of the unions in it (None left out), else the type alone; still annotated."""
     bare = stripped(hint)
     if get_origin(bare) in (Union, UnionType):
-        return tuple(option for option in get_args(bare) if option is not NoneType)
+        return tuple(inner for option in get_args(bare) if option is not NoneType for inner in alternatives(option))
     return (hint,)
 
 
@@ -64,10 +64,11 @@ def kinds(hint: Any) -> dict[str, type[BaseModel]]:
     return {kind: model for model in models(hint) for kind in tags(model)}
 
 
-def options(hint: Any, kind: Any = None) -> dict[str, Any]:
-    """Option name → type: of the given kind, or of every kind together."""
+@cache
+def options(hint: Any, kind: str | None = None) -> dict[str, Any]:
+    """Option name → type: of the given kind, or of every kind together where none or no such kind is given."""
     by_kind = kinds(hint)
-    chosen = [by_kind[kind]] if isinstance(kind, str) and kind in by_kind else list(models(hint))
+    chosen = [by_kind[kind]] if kind in by_kind else list(models(hint))
     found: dict[str, Any] = {}
     for model in chosen:
         for name, option in hints(model).items():
@@ -75,6 +76,12 @@ def options(hint: Any, kind: Any = None) -> dict[str, Any]:
     if len(chosen) > 1 and by_kind:
         found["kind"] = Literal[tuple(by_kind)]
     return found
+
+
+def kind_of(value: Any) -> str | None:
+    """The kind that a table names, if it does."""
+    kind = value.get("kind") if isinstance(value, dict) else None
+    return kind if isinstance(kind, str) else None
 
 
 def is_list(hint: Any) -> bool:
@@ -104,7 +111,7 @@ def filled(hint: Any, value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     by_kind = kinds(hint)
-    known = list(models(hint)) if not by_kind else [by_kind[k] for k in [value.get("kind")] if k in by_kind]
+    known = list(models(hint)) if not by_kind else [by_kind[k] for k in [kind_of(value)] if k in by_kind]
     if len(known) != 1:
         return value
     whole = dict(value)

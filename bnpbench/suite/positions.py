@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 Path = Sequence[str | int]
@@ -74,19 +74,24 @@ def dotted(path: Path) -> str:
     return text if len(text) <= 200 else text[:197] + "..."
 
 
+def first_line_deeper(text: str, depth: int) -> int | None:
+    """The first line where more than ``depth`` brackets are open."""
+    return next((line for line, open_brackets, _ in _brackets(text) if open_brackets > depth), None)
+
+
 def _statement_ends(text: str) -> list[int]:
     """Numbers of lines after which a statement is complete, the last line included."""
-    ends, line, depth = [], 0, 0
-    for token in _TOKEN.finditer(text):
-        found = token.group()
-        if found == "\n":
-            line += 1
-            if depth == 0:
-                ends.append(line)
-        elif found in "[{":
-            depth += 1
-        elif found in "]}":
-            depth -= 1
-        else:
-            line += found.count("\n")
-    return [*ends, line + 1]
+    ends = [line for line, open_brackets, token in _brackets(text) if token == "\n" and not open_brackets]
+    return [*ends, text.count("\n") + 1]
+
+
+def _brackets(text: str) -> Iterator[tuple[int, int, str]]:
+    """For each bracket and line end outside texts and comments: its line, the brackets open after it, itself."""
+    line, depth = 1, 0
+    for match in _TOKEN.finditer(text):
+        token = match.group()
+        if token in ("[", "{", "]", "}"):
+            depth += 1 if token in "[{" else -1
+        if token in ("[", "{", "]", "}", "\n"):
+            yield line, depth, token
+        line += token.count("\n")

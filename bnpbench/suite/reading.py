@@ -75,7 +75,8 @@ def _parsed(path: Path, text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except RecursionError:
-        raise SuiteError(f"nested too deep; at most {MAX_DEPTH} levels", file=path) from None
+        line = positions.first_line_deeper(text, MAX_DEPTH)
+        raise SuiteError(f"nested too deep; at most {MAX_DEPTH} levels", file=path, line=line) from None
     except ValueError as error:  # TOMLDecodeError, and what int() says of endless numbers
         message, line = _located(str(error), text)
         raise SuiteError(f"not valid TOML: {message}", file=path, line=line) from None

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from bnpbench.errors import SuiteError
 from bnpbench.suite.cells import Block, Cell, Role
-from bnpbench.suite.claims import Combination, Pick
+from bnpbench.suite.claims import Combination, combinations_of, rows_of, table_of_cells
 from bnpbench.suite.document import Claim, Measure, Probe, Reference, Select
 from bnpbench.suite.matching import only_pattern
 from bnpbench.suite.vocabulary import SCHEMA_VERSION, Settings
@@ -105,11 +105,6 @@ class Suite:
         """The devices that cells ask for: "auto", "cpu", "cuda"."""
         return frozenset(row.settings.device for row in self._rows)
 
-    def finals(self) -> tuple[Cell, ...]:
-        """The cells that claims speak of, "auto" unresolved; of a choice by ``[select]`` any one value."""
-        cells = (Cell(row.settings, "final", row.group) for row in self._rows if row.chosen_rank == 0)
-        return tuple({cell.canonical: cell for cell in cells}.values())
-
     def document(self, cells: Sequence[Cell], *, epochs: int | None = None) -> dict[str, Any]:
         """What ``suite.json`` holds.
 
@@ -117,7 +112,7 @@ class Suite:
             cells: of the whole suite, whatever is run now.
             epochs: what ``cells`` was shortened to.
         """
-        pick = Pick(cells)
+        table = table_of_cells(cells)
         blocks = {cell.key: block.id for block in self.blocks(cells) for cell in block.cells}
         return {
             "schema_version": SCHEMA_VERSION,
@@ -128,10 +123,10 @@ class Suite:
             "measure": _told(self.measure),
             "targets": list(self.targets),
             "references": [
-                {**_told(reference), "cells": [cell.key for cell in pick.matching(reference.cell)]}
+                {**_told(reference), "cells": [cells[row].key for row in rows_of(table, reference.cell)]}
                 for reference in self.references
             ],
-            "claims": [_claim(claim, pick.combinations(claim)) for claim in self.claims],
+            "claims": [_claim(claim, combinations_of(claim, table), cells) for claim in self.claims],
             "select": self.select and _told(self.select),
             "probe": self.probe and _told(self.probe),
             "shortened": {"epochs": epochs} if epochs else None,
@@ -140,7 +135,7 @@ class Suite:
 
 
 def _only(cells: tuple[Cell, ...], only: Sequence[str]) -> tuple[Cell, ...]:
-    table = Pick(cells).table
+    table = table_of_cells(cells)
     mask = table.matching({})
     for text in only:
         pattern = only_pattern(text)
@@ -160,7 +155,7 @@ def _cell(cell: Cell, block: str) -> dict[str, Any]:
     return {"key": cell.key, "label": cell.label, "block": block, "role": cell.role, "settings": settings}
 
 
-def _claim(claim: Claim, combinations: Iterable[Combination]) -> dict[str, Any]:
+def _claim(claim: Claim, combinations: Iterable[Combination], cells: Sequence[Cell]) -> dict[str, Any]:
     sides: tuple[Literal["left", "right"], ...] = ("left", "right") if claim.right else ("left",)
     return {
         "says": claim.says,
@@ -171,11 +166,8 @@ def _claim(claim: Claim, combinations: Iterable[Combination]) -> dict[str, Any]:
         **{name: {"pattern": getattr(claim, name).pattern, "at": _at(claim.at_of(name))} for name in sides},
         "where": claim.where,
         "combinations": [
-            {
-                "where": combination.where,
-                **{name: {str(s): c[0].key for s, c in getattr(combination, name).items()} for name in sides},
-            }
-            for combination in combinations
+            {"where": c.where, **{name: _keys([cells[row] for row in getattr(c, name)]) for name in sides}}
+            for c in combinations
         ],
     }
 
@@ -186,6 +178,11 @@ def _version() -> str | None:
         return metadata.version("bnpbench")
     except metadata.PackageNotFoundError:
         return None
+
+
+def _keys(cells: Iterable[Cell]) -> dict[str, str]:
+    """Seed → key."""
+    return {str(cell.settings.seed): cell.key for cell in cells}
 
 
 def _at(at: Any) -> Any:
