@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bnpbench.report.claims import Verdict, claims_exit_code, claims_failed, verdicts
+from bnpbench.report.comparison import Comparison, compare
 from bnpbench.report.rendering import render
 
-__all__ = ["Verdict", "claims_exit_code", "claims_failed", "render", "verdicts"]
+__all__ = ["Comparison", "Verdict", "claims_exit_code", "claims_failed", "compare", "render", "verdicts"]

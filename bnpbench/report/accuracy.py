@@ -25,8 +25,7 @@ def accuracy(view: View, groups: Sequence[Group]) -> Section:
 
 def _table(view: View, group: Group) -> Table:
     series = {cell.key: _series(view, cell) for cell in group.cells}
-    last = max((max(epochs) for epochs in series.values() if epochs), default=1)
-    moments = _moments(last)
+    moments = _moments({max(epochs) for epochs in series.values() if epochs})
     sources = {cell.key: published(view, [cell], _METRIC) for cell in group.cells}
     shows_sources = any(sources.values())
     rows, records = [], list[Record]()
@@ -46,17 +45,20 @@ def _table(view: View, group: Group) -> Table:
     return Table(group.title, columns, tuple(rows), (note,), tuple(records))
 
 
-def _moments(last: int) -> list[tuple[str, Callable[[Series], tuple[int, float] | None]]]:
-    """Names of columns, and how each finds its epoch and accuracy; no epoch twice."""
+def _moments(lasts: set[int]) -> list[tuple[str, Callable[[Series], tuple[int, float] | None]]]:
+    """Names of columns, and how each finds its epoch and accuracy, for cells with these last epochs."""
+    last = max(lasts, default=1)
 
     def of(epoch: int) -> Callable[[Series], tuple[int, float] | None]:
         return lambda series: (epoch, series[epoch]) if epoch in series else None
 
     found = [(f"epoch {epoch}", of(epoch)) for epoch in (1, 5) if epoch < last]
-    found.append((f"last ({last})", lambda series: (max(series), series[max(series)]) if series else None))
-    if last > 1:
-        found.append(("best", _best))
-    return found
+    found.append((f"last ({last})" if len(lasts) == 1 else "last", _last))
+    return [*found, ("best", _best)] if last > 1 else found
+
+
+def _last(series: Series) -> tuple[int, float] | None:
+    return (max(series), series[max(series)]) if series else None
 
 
 def _best(series: Series) -> tuple[int, float] | None:
@@ -71,8 +73,8 @@ def _moment(place: Place, name: str, found: Sequence[tuple[int, float] | None], 
     quantity = f"{_METRIC} {name}"
     shares = [pair[1] for pair in found if pair is not None]
     if not shares:
-        return place.empty(quantity, others if not found else "none")
-    text = f"at {span(pair[0] for pair in found if pair is not None)}" if name == "best" else ""
+        return place.empty(quantity, others if not found else "not run")
+    text = f"at {span(pair[0] for pair in found if pair is not None)}" if name in ("last", "best") else ""
     if len(shares) < len(found):
         text = f"{text} {len(shares)} of {len(found)} seeds".strip()
     return place.over_seeds(quantity, statistics.fmean(shares), shares, _DIGITS, text)

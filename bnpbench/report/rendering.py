@@ -9,6 +9,7 @@ from bnpbench.report.claims import Verdict, view_verdicts
 from bnpbench.report.costs import costs
 from bnpbench.report.document import RENDERERS, Chapter, Record, Section, Table
 from bnpbench.report.groups import grouped
+from bnpbench.report.references import references
 from bnpbench.report.summary import damaged, deviations, overview, settings, strays, unfinished
 from bnpbench.report.text import dash, decimals, fixed, significant
 from bnpbench.report.timing import time_to_accuracy, timing
@@ -53,6 +54,7 @@ def _sections(view: View) -> list[Section]:
         accuracy(view, groups),
         time_to_accuracy(view, groups),
         costs(view, groups),
+        references(view),
         unfinished(view),
         strays(view),
         settings(view),

@@ -111,10 +111,10 @@ def ratio_interval(ratios: Sequence[float]) -> Estimate:
 def outliers(values: Sequence[float]) -> list[bool]:
     """Which values lie far from the median, by their modified z-score (median absolute deviation).
 
-    Where more than half are equal, the mean absolute deviation stands in.
+    Where more than half are equal, the mean absolute deviation stands in. Of fewer than six values none is judged.
     """
     sample = np.asarray(values, dtype=np.float64)
-    if len(sample) < 3:
+    if len(sample) < LEAST_PAIRS:
         return [False] * len(sample)
     deviations = np.abs(sample - np.median(sample))
     scale = 1.4826 * float(np.median(deviations)) or 1.2533 * float(np.mean(deviations))

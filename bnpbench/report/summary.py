@@ -37,7 +37,7 @@ def settings(view: View) -> Section:
         for name, value in (view.cells[0].settings.items() if view.cells else ())
         if name not in ("method", "batch_size", "seed") and not any(path.split(".")[0] == name for path in differing)
     }
-    lines = [f"{name} = {told(value)}" for name, value in shared.items() if value not in (None, False, 0, "none")]
+    lines = [f"{name} = {told(value)}" for name, value in shared.items() if value not in (None, False, 0, "none", [])]
     for path, values in differing.items():
         told_values = [f"{told(json.loads(value))} ({_whose(cells, view)})" for value, cells in values.items()]
         lines.append(f"{path} = {'; '.join(_first(told_values))}")
@@ -150,12 +150,12 @@ def _measuring(view: View) -> Iterable[str]:
     turns = measure.get("interleave")
     told_turns = f"in turn, epoch by epoch, over {told(turns)}" if turns else "each cell alone"
     warmup = measure.get("warmup_epochs") or 0
-    yield f"measured: {told_turns}; {told(warmup)} warm-up epochs, not counted"
+    yield f"measured: {told_turns}; {told(warmup)} warm-up epoch{'' if warmup == 1 else 's'}, not counted"
 
 
 def _provenance(cells: Sequence[Cell]) -> Iterable[str]:
     rows = [cell.row for cell in cells if cell.row]
-    for name in ("bnpbench", "torch", "commit"):
+    for name in ("bnpbench", "commit"):
         if found := dict.fromkeys(str(row[name]) for row in rows if row[name]):
             yield f"{name}: {', '.join(_first(list(found)))}"
     days = sorted(f"{row['finished']:%Y-%m-%d}" for row in rows if row["finished"] is not None)
@@ -177,20 +177,19 @@ def _labels(cells: Sequence[Cell]) -> str:
 
 
 def _whose(cells: Sequence[Cell], view: View) -> str:
-    """Labels, with the batch sizes of those that do not have the value at all of theirs."""
-    sizes: dict[str, set[int]] = {}
-    whole: dict[str, set[int]] = {}
-    for cell in view.cells:
-        whole.setdefault(cell.label, set()).add(cell.batch_size)
-    for cell in cells:
-        sizes.setdefault(cell.label, set()).add(cell.batch_size)
-    if sizes == whole:
-        return "all methods"
-    names = [
-        label if own == whole[label] else f"{label} at {', '.join(map(str, sorted(own)))}"
-        for label, own in sizes.items()
-    ]
-    return ", ".join(names)
+    """Whose a value is: whole methods, whole batch sizes, then single places."""
+    everything = dict.fromkeys((cell.label, cell.batch_size) for cell in view.cells)
+    own = dict.fromkeys((cell.label, cell.batch_size) for cell in cells)
+    if own == everything:
+        return "some cells of every method"
+    names = []
+    for index, text in ((0, "{}"), (1, "N = {}")):
+        for name in dict.fromkeys(place[index] for place in own):
+            whole = [place for place in everything if place[index] == name]
+            if all(place in own for place in whole):
+                names.append(text.format(name))
+                own = {place: None for place in own if place[index] != name}
+    return ", ".join(_first([*names, *(f"{label} at {size}" for label, size in own)]))
 
 
 def _first(texts: Sequence[str]) -> list[str]:

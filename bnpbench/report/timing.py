@@ -23,7 +23,9 @@ def timing(view: View, groups: Sequence[Group]) -> Section:
     tables: list[Table] = []
     for group in groups:
         bases = [base for base in map(group.base, ("vanilla", "bn")) if base is not None and len(group.methods) > 1]
-        tables += [_seconds(view, group), *(_ratios(view, group, base) for base in bases)]
+        ratios = [_ratios(view, group, base) for base in bases]
+        alone = bool(ratios) and not any(record.value for table in ratios for record in table.records)
+        tables += [_seconds(view, group, alone), *(ratios if not alone else ())]
     return Section("Time per epoch", tables=tuple(tables))
 
 
@@ -39,7 +41,7 @@ def titled(title: str, group: Group) -> str:
     return f"{title}: {group.title}" if group.title else title
 
 
-def _seconds(view: View, group: Group) -> Table:
+def _seconds(view: View, group: Group, alone: bool) -> Table:
     columns, rows, records = ["method"], [[method] for method in group.methods], list[Record]()
     counts, flagged = [], 0
     for batch_size in group.batch_sizes:
@@ -134,10 +136,11 @@ def _reached(view: View, group: Group, cells: Sequence[Cell], target: float) -> 
         except NoDataError as reason:
             whys.append(str(reason))
     texts, records = [], []
+    whole, others = measured(cells)
     for metric, digits in (("seconds_to", None), ("epochs_to", 0)):
         quantity = f"{metric} {target}"
         if not reached:
-            text, row = place.empty(quantity, "never" if asked else ", ".join(dict.fromkeys(whys)))
+            text, row = place.empty(quantity, "never" if whole else others or ", ".join(dict.fromkeys(whys)))
         else:
             values = [value(view, cell, metric, target=target) for cell in reached]
             center = statistics.median(values)
@@ -146,8 +149,7 @@ def _reached(view: View, group: Group, cells: Sequence[Cell], target: float) -> 
         texts.append(text)
         records.append(row)
     share = f"{len(reached)} of {asked}" if asked else dash(", ".join(dict.fromkeys(whys)))
-    others = measured(cells)[1] if asked else ""
-    texts.append(f"{share} ({others})" if others else share)
+    texts.append(f"{share} ({others})" if others and asked else share)
     records.append(
         Record(
             place.table,

@@ -1,0 +1,160 @@
+"""The outcome of a comparison, and how it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from bnpbench.errors import BnpbenchError
+from bnpbench.report.document import RENDERERS, Chapter, Record, Section, Table
+from bnpbench.report.statistics import Estimate
+from bnpbench.report.text import dash, fixed
+
+Judgement = Literal["same", "within", "worse", "better", "differs", "not judged"]
+BAD = ("worse", "differs")
+
+
+@dataclass(frozen=True)
+class Change:
+    """One comparison.
+
+    Attributes:
+        what: counts, accuracy, status, seconds per epoch, ratio to vanilla.
+        suite: where it was measured.
+        method, batch_size, group: of which cells.
+        quantity: the column.
+        base, new: as text.
+        change: ratio new / base with its interval; None for what has none.
+        judgement: same, within (the tolerance or the threshold), worse, better, differs, not judged.
+        remark: why.
+    """
+
+    what: str
+    suite: str
+    method: str
+    batch_size: int
+    group: str
+    quantity: str
+    base: str
+    new: str
+    change: Estimate | None
+    judgement: Judgement
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The outcome of ``compare``.
+
+    Attributes:
+        outcome: ``no baseline``, ``nothing shared``, ``same`` or ``changed``.
+        changes: everything that was compared.
+        shared, only_left, only_right: names of cells.
+        notes: what differs between the runs, and what was judged how.
+    """
+
+    outcome: Literal["no baseline", "nothing shared", "same", "changed"]
+    changes: tuple[Change, ...] = ()
+    shared: tuple[str, ...] = ()
+    only_left: tuple[str, ...] = ()
+    only_right: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """0 fine; 1 something is worse or differs; 4 there was nothing to compare with."""
+        return {"no baseline": 4, "nothing shared": 4, "same": 0, "changed": 1}[self.outcome]
+
+    def render(self, format: str = "markdown") -> str:  # noqa: A002 - the name of the option
+        """As ``markdown``, ``csv`` or ``json``. Raises BnpbenchError for another format."""
+        if format not in RENDERERS:
+            raise BnpbenchError(f"no format is called {format!r}; there are {', '.join(RENDERERS)}")
+        return RENDERERS[format]([Chapter("", "", tuple(_sections(self)))])
+
+
+def _sections(comparison: Comparison) -> Iterable[Section]:
+    bad = [change for change in comparison.changes if change.judgement in BAD]
+    verdict = {
+        "no baseline": "no baseline",
+        "nothing shared": "nothing to compare",
+        "same": "no regression",
+        "changed": f"{len(bad)} regression{'' if len(bad) == 1 else 's'}",
+    }[comparison.outcome]
+    cells = (
+        f"{len(comparison.shared)} cells in both, {len(comparison.only_left)} only in the base, "
+        f"{len(comparison.only_right)} only in the new results"
+    )
+    yield Section(f"Comparison: {verdict}", (cells, *comparison.notes), level=1)
+    if bad:
+        yield Section("Worse or different", tables=(_table(bad),))
+    timed = [change for change in comparison.changes if change.change is not None]
+    if timed:
+        yield Section("Times", tables=(_table(timed),))
+    exact = [change for change in comparison.changes if change.change is None]
+    if exact:
+        yield Section("Counts, accuracy and status", tables=(_counts(exact),))
+    for title, names in (
+        ("Only in the base", comparison.only_left),
+        ("Only in the new results", comparison.only_right),
+    ):
+        if names:
+            yield Section(title, tables=(Table("", ("cell",), tuple((name,) for name in names)),))
+
+
+def _table(changes: Sequence[Change]) -> Table:
+    columns = ("judgement", "suite", "method", "N", "over", "what", "base", "new", "new / base", "remark")
+    rows = tuple(
+        (
+            c.judgement,
+            c.suite,
+            c.method,
+            str(c.batch_size),
+            c.group,
+            _what(c),
+            c.base,
+            c.new,
+            _ratio(c.change),
+            c.remark,
+        )
+        for c in changes
+    )
+    return Table("", columns, rows, (), tuple(map(_record, changes)))
+
+
+def _counts(changes: Sequence[Change]) -> Table:
+    """How many of each quantity were judged how; the unequal ones stand above one by one."""
+    places: dict[tuple[str, str], list[Change]] = {}
+    for change in changes:
+        places.setdefault((_what(change), change.judgement), []).append(change)
+    rows = tuple((what, judgement, str(len(some))) for (what, judgement), some in places.items())
+    return Table("", ("what", "judgement", "cells"), rows, (), tuple(map(_record, changes)))
+
+
+def _what(change: Change) -> str:
+    return change.what if change.change is not None else change.quantity
+
+
+def _ratio(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return dash()
+    if estimate.low is None or estimate.high is None:
+        return f"{fixed(estimate.value, 3)} {dash(estimate.reason)}"
+    return f"{fixed(estimate.value, 3)} [{fixed(estimate.low, 3)}, {fixed(estimate.high, 3)}]"
+
+
+def _record(change: Change) -> Record:
+    estimate = change.change
+    text = "; ".join(filter(None, (change.judgement, f"base {change.base}, new {change.new}", change.remark)))
+    return Record(
+        table=change.what,
+        group=f"{change.suite}, {change.group}",
+        method=change.method,
+        batch_size=change.batch_size,
+        quantity=change.quantity,
+        value=None if estimate is None else estimate.value,
+        low=None if estimate is None else estimate.low,
+        high=None if estimate is None else estimate.high,
+        n=None if estimate is None else estimate.n,
+        text=text,
+    )
