@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any, Literal
 
 import torch
@@ -171,8 +170,7 @@ class BNP:
             if layer.weight.grad is None:
                 layer.empty()
         for running in self._running:
-            device = running.values.device.type
-            with torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext():
+            with running.full_precision():
                 self._step(running, [layer for layer in chosen if layer in running.members])
         for layer in chosen:
             layer.empty()

@@ -7,6 +7,7 @@ steps 4 and 5, which go over the gradients, are done layer by layer and in place
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -55,6 +56,13 @@ class Running:
         self.group_of_channel = torch.arange(len(group_sizes)).repeat_interleave(group_sizes).to(device)
         self.group_sizes = group_sizes.to(device)
         self.inputs = torch.tensor([layer.inputs for layer in layers], dtype=torch.float64).to(device)
+
+    def full_precision(self) -> AbstractContextManager[None]:
+        """No autocasting of the products of a step."""
+        device = self.values.device.type
+        if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
+            return nullcontext()
+        return torch.autocast(device, enabled=False)
 
     def local_statistics(self, active: Sequence[Layer]) -> tuple[Tensor, dict[Layer, float | Tensor]]:
         """Step 1 where the host knows every count: means and variances end to end (2 n,), and q^2 of each layer."""

@@ -1,0 +1,1 @@
+"""Clock, operations, machine and environment: what a measurement needs."""
