@@ -1,0 +1,371 @@
+"""Condition numbers of one neuron's Hessian, against torch.func.hessian and the matrix form of the preconditioner."""
+
+from __future__ import annotations
+
+import math
+from copy import deepcopy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from bnpbench.bnp import BNP
+from bnpbench.errors import BnpbenchError, NotApplicable
+from bnpbench.measure.conditioning import Conditioning, Probe, conditioning, numerical_rank
+from bnpbench.measure.curvature import layer_rows, look, softmax_factor
+from bnpbench.results.schema import STEPS
+
+# torch.func.hessian scripts its forward-mode rules when first used
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+
+
+class Tokens(nn.Module):
+    """Dense layers over (N, T, n): several rows an example."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix, self.output = nn.Linear(4, 5), nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.output(self.mix(x).relu().sum(1))
+
+
+def dense() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
+
+
+def convolutions() -> nn.Module:
+    model = nn.Sequential(
+        nn.Conv2d(2, 4, 3, padding="same"),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(2),
+        nn.Conv2d(4, 4, (3, 2), stride=(1, 2), padding=(1, 1), dilation=(1, 2), groups=2, padding_mode="circular"),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(24, 3),
+    )
+    return model.eval()
+
+
+# a network, the shape of its input, a layer and a neuron of it
+CASES = {
+    "first dense layer": (dense, (20, 4), "0", 3),
+    "hidden dense layer": (dense, (20, 4), "2", 0),
+    "output layer": (dense, (20, 4), "4", 2),
+    "without bias": (
+        lambda: nn.Sequential(nn.Linear(4, 5, bias=False), nn.ReLU(), nn.Linear(5, 3)),
+        (12, 4),
+        "0",
+        1,
+    ),
+    "rows of tokens": (Tokens, (6, 3, 4), "mix", 2),
+    "same convolution": (convolutions, (7, 2, 6, 8), "0", 1),
+    "grouped, strided, dilated, circular convolution": (convolutions, (7, 2, 6, 8), "3", 3),
+    "dense layer behind convolutions": (convolutions, (40, 2, 6, 8), "7", 0),
+    "1-d convolution": (
+        lambda: nn.Sequential(nn.Conv1d(2, 3, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(15, 3)),
+        (6, 2, 5),
+        "0",
+        2,
+    ),
+    "3-d convolution without bias": (
+        lambda: nn.Sequential(nn.Conv3d(1, 3, 2, bias=False), nn.ReLU(), nn.Flatten(), nn.Linear(24, 4)),
+        (6, 1, 3, 3, 3),
+        "0",
+        0,
+    ),
+}
+
+
+def case_of(name: str) -> tuple[nn.Module, Tensor, str, int]:
+    """A case in float64, whose features all vary."""
+    make, shape, layer, neuron = CASES[name]
+    torch.manual_seed(2)
+    model = make().double()
+    if layer != "0":  # keep the units in front alive
+        with torch.no_grad():
+            for module in model.modules():
+                if isinstance(module, nn.Linear | nn.Conv2d):
+                    module.bias.add_(0.3)
+    return model, torch.randn(shape, dtype=torch.float64), layer, neuron
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+
+
+def loss_of(model: nn.Module, x: Tensor, layer: str, neuron: int) -> tuple[object, Tensor]:
+    """The mean cross-entropy as a function of [bias, weights] of one neuron, and their values."""
+    module = model.get_submodule(layer)
+    labels = torch.arange(len(x)) % 3
+    state = {
+        name: value.detach()
+        for name, value in {**dict(model.named_parameters()), **dict(model.named_buffers())}.items()
+    }
+    prefix = f"{layer}."
+
+    def loss(parameters: Tensor) -> Tensor:
+        weight = module.weight.detach().clone()
+        own = {**state}
+        if module.bias is not None:
+            bias = module.bias.detach().clone()
+            own[f"{prefix}bias"] = torch.cat([bias[:neuron], parameters[:1], bias[neuron + 1 :]])
+            parameters = parameters[1:]
+        rows = [*weight[:neuron], parameters.reshape(weight[neuron].shape), *weight[neuron + 1 :]]
+        own[f"{prefix}weight"] = torch.stack(rows)
+        return F.cross_entropy(torch.func.functional_call(model, own, (x,)), labels)
+
+    start = module.weight[neuron].detach().flatten()
+    return loss, start if module.bias is None else torch.cat([module.bias[neuron : neuron + 1].detach(), start])
+
+
+def preconditioner_root(mean: Tensor, deviation: Tensor, bias: bool) -> Tensor:
+    """P in matrix form; without a bias any P with P P^T = (diag(sigma^2) + mu mu^T)^-1."""
+    n = len(mean)
+    if not bias:
+        return torch.linalg.cholesky(torch.linalg.inv(torch.diag(deviation**2) + torch.outer(mean, mean)))
+    u, d = torch.eye(n + 1, dtype=mean.dtype), torch.eye(n + 1, dtype=mean.dtype)
+    u[0, 1:], d[1:, 1:] = -mean, torch.diag(1 / deviation)
+    return u @ d
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_factors_give_the_hessian(case: str) -> None:
+    model, x, layer, neuron = case_of(case)
+    view = look(model, x, layer, neuron)
+    rows = view.rows if not view.has_bias else torch.cat([torch.ones_like(view.rows[..., :1]), view.rows], -1)
+    products = view.directions @ rows
+    hessian = torch.einsum("nk,nkm,nkl->ml", view.log_weights.exp(), products, products) / len(x)
+    loss, start = loss_of(model, x, layer, neuron)
+    expected = torch.func.hessian(loss)(start)
+    assert expected.abs().max() > 1e-4
+    torch.testing.assert_close(hessian, expected, rtol=1e-9, atol=1e-9 * expected.abs().max().item())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_condition_numbers_are_those_of_the_hessian(case: str) -> None:
+    model, x, layer, neuron = case_of(case)
+    loss, start = loss_of(model, x, layer, neuron)
+    hessian = torch.func.hessian(loss)(start)
+    module, view = model.get_submodule(layer), look(model, x, layer, neuron)
+    inputs = view.inputs if isinstance(module, nn.Linear) else view.inputs.movedim(1, -1)
+    inputs = inputs.flatten(0, -2)
+    taps = view.rows.shape[-1] // inputs.shape[-1]
+    mean, variance = inputs.mean(0), inputs.var(0, correction=0)
+    damped = variance + 1e-2 * variance.max() + 1e-4
+    live = variance > 0  # a unit in front that never fires has a column of zeros
+    keep = live.repeat_interleave(taps)
+    keep = keep if module.bias is None else torch.cat([torch.tensor([True]), keep])
+    hessian, mean, variance, damped = hessian[keep][:, keep], mean[live], variance[live], damped[live]
+    for found, var in zip(conditioning(model, x, layer=layer, neuron=neuron), (variance, damped), strict=True):
+        p = preconditioner_root(
+            mean.repeat_interleave(taps), var.sqrt().repeat_interleave(taps), module.bias is not None
+        )
+        for kappa, matrix in ((found.kappa_hessian, hessian), (found.kappa_preconditioned, p.T @ hessian @ p)):
+            values = torch.linalg.eigvalsh(matrix).flip(0)
+            assert values[found.rank :].abs().max().item() < 1e-12 * values[0] if found.rank < len(values) else True
+            assert kappa == pytest.approx((values[0] / values[found.rank - 1]).item(), rel=1e-5)
+        scales = var.sqrt() if module.bias is None else torch.cat([torch.ones(1, dtype=var.dtype), var.sqrt()])
+        assert found.kappa_d == pytest.approx((scales.max() / scales.min()).item(), rel=1e-12)
+        assert found.kappa_gain == pytest.approx(found.kappa_hessian / found.kappa_preconditioned)
+        assert found.gain_over_kappa_d_squared == pytest.approx(found.kappa_gain / found.kappa_d**2)
+
+
+@pytest.mark.parametrize(
+    "case", ["hidden dense layer", "without bias", "grouped, strided, dilated, circular convolution"]
+)
+def test_running_statistics_are_those_of_the_next_step(case: str) -> None:
+    model, x, layer, neuron = case_of(case)
+    bnp = BNP(model, rho=0.7, eps1=0.03, eps2=1e-3)
+    model.train()
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.eval()
+    for batch in (x + 1, 2 * x):
+        model.zero_grad()
+        F.cross_entropy(model(batch), torch.arange(len(x)) % 3).backward()
+        bnp.precondition()
+    found = {one.preconditioner: one for one in conditioning(model, x, layer=layer, neuron=neuron, bnp=bnp)}
+    loss, start = loss_of(model, x, layer, neuron)
+    hessian = torch.func.hessian(loss)(start)
+    F.cross_entropy(model(x), torch.arange(len(x)) % 3).backward()
+    bnp.precondition()
+    state, view = bnp.state_dict(), look(model, x, layer, neuron)
+    groups = getattr(model.get_submodule(layer), "groups", 1)
+    mean = state[f"{layer}.running_mean"].chunk(groups)[view.group]
+    variance = state[f"{layer}.running_var"].chunk(groups)[view.group]
+    variance = variance + 0.03 * variance.max() + 1e-3
+    taps = view.rows.shape[-1] // len(mean)
+    p = preconditioner_root(mean.repeat_interleave(taps), variance.sqrt().repeat_interleave(taps), view.has_bias)
+    values = torch.linalg.eigvalsh(p.T @ hessian @ p).flip(0)
+    running = found["running_damped"]
+    assert running.kappa_preconditioned == pytest.approx((values[0] / values[running.rank - 1]).item(), rel=1e-6)
+    batch = look(model, x, layer, neuron).inputs.movedim(1, -1) if groups > 1 else view.inputs
+    assert found["batch_damped"].kappa_d == pytest.approx(_kappa_damped(batch.flatten(0, -2), view.has_bias), rel=1e-9)
+
+
+def _kappa_damped(rows: Tensor, bias: bool) -> float:
+    variance = rows.var(0, correction=0)
+    scales = (variance + 0.03 * variance.max() + 1e-3).sqrt()
+    scales = torch.cat([scales, scales.new_ones(1)]) if bias else scales
+    return (scales.max() / scales.min()).item()
+
+
+def test_weights_that_underflow_keep_their_condition_number() -> None:
+    """Two examples with p(1-p) of about exp(-1600) and exp(-1602): far below the smallest float64."""
+    model = nn.Sequential(nn.Linear(1, 2)).double()
+    with torch.no_grad():
+        model[0].weight.copy_(torch.tensor([[0.0], [1.0]]))
+        model[0].bias.copy_(torch.tensor([0.0, 1600.0]))
+    x = torch.tensor([[0.0], [2.0]], dtype=torch.float64)
+    found = conditioning(model, x, layer="0", neuron=0)[0]
+    s = math.exp(-2.0)
+    # A = diag(1, e^-1) [[1, 0], [1, 2]]: trace and determinant of A^T A give both eigenvalues
+    trace, determinant = 1 + s + 4 * s, 4 * s
+    root = math.sqrt(trace**2 - 4 * determinant)
+    assert found.kappa_hessian == pytest.approx((trace + root) / (trace - root), rel=1e-12)
+    assert (found.rank, found.live_rows) == (2, 2)
+
+
+def test_the_softmax_factor_is_a_square_root() -> None:
+    logits = 8 * torch.randn(5, 6, dtype=torch.float64)
+    log_p, jacobian = torch.log_softmax(logits, 1), torch.randn(5, 6, 4, dtype=torch.float64)
+    log_weights, rows = softmax_factor(log_p, jacobian)
+    p = log_p.exp()
+    middle = torch.diag_embed(p) - p.unsqueeze(2) * p.unsqueeze(1)
+    expected = jacobian.mT @ middle @ jacobian
+    torch.testing.assert_close(rows.mT @ (log_weights.exp().unsqueeze(2) * rows), expected, rtol=1e-12, atol=1e-14)
+
+
+def test_rows_multiply_to_the_layers_output() -> None:
+    module = nn.Conv2d(4, 6, (3, 2), stride=(2, 1), padding=(2, 1), dilation=(1, 2), padding_mode="reflect").double()
+    x = torch.randn(3, 4, 7, 6, dtype=torch.float64)
+    output = module(x) - module.bias.view(-1, 1, 1)
+    torch.testing.assert_close(layer_rows(module, x) @ module.weight.flatten(1).T, output.flatten(2).mT)
+
+
+def test_dead_features_and_sure_examples() -> None:
+    """A constant feature has no column in the preconditioned rows, an example without doubt no row in A."""
+    model = nn.Sequential(nn.Linear(4, 2)).double()
+    x = torch.randn(12, 4, dtype=torch.float64)
+    x[:, 1] = 3.0
+    x[:, 2] *= 1e-14
+    x[0] = torch.tensor([1e4, 3.0, 0.0, 0.0])
+    with torch.no_grad():
+        model[0].weight.copy_(torch.tensor([[1.0, 0, 0, 0], [0, 0, 0, 0]]))
+    found = conditioning(model, x, layer="0", neuron=0)
+    assert [one.live_features for one in found] == [2, 2]
+    assert {one.live_rows for one in found} == {11}
+    assert found[0].rank == 3
+    kept = x[:, [0, 3]]
+    assert found[0].kappa_d == pytest.approx(
+        max(kept.std(0, correction=0).tolist()) / min(1, *kept.std(0, correction=0).tolist())
+    )
+
+
+def test_no_condition_number_without_a_gap() -> None:
+    """A feature that is another one plus 1e-13: its singular value lies just above the noise."""
+    model = nn.Sequential(nn.Linear(2, 2)).double()
+    x = torch.randn(20, 1, dtype=torch.float64)
+    x = torch.cat([x, x + 3e-14 * torch.randn(20, 1, dtype=torch.float64)], 1)
+    found = conditioning(model, x, layer="0")[0]
+    assert found.rank == 3
+    assert found.gap < 100
+    assert found.kappa_hessian is None
+    assert found.kappa_gain is None
+
+
+def test_a_neuron_that_never_fires_has_no_hessian() -> None:
+    model = dense()
+    with torch.no_grad():
+        model[0].bias[2] = -100.0
+    found = conditioning(model, torch.randn(9, 4), layer="0", neuron=2)[0]
+    assert (found.rank, found.live_rows, found.kappa_hessian, found.kappa_gain) == (0, 0, None, None)
+
+
+def test_a_diverged_network_has_condition_numbers_that_are_not_numbers() -> None:
+    model = dense()
+    with torch.no_grad():
+        model[2].weight[0, 0] = math.inf
+    found = conditioning(model, torch.randn(9, 4), layer="4")[0]
+    assert math.isnan(found.kappa_hessian)
+    assert math.isnan(found.kappa_gain)
+
+
+def test_more_weights_than_rows_has_the_rank_of_the_rows() -> None:
+    model = nn.Sequential(nn.Linear(30, 3))
+    found = conditioning(model, torch.randn(6, 30), layer="0")[0]
+    assert (found.rank, found.live_rows, found.live_features) == (6, 6, 30)
+    assert found.gap > 1e10
+
+
+def test_a_single_row_takes_its_distance_from_the_running_mean() -> None:
+    model = nn.Sequential(nn.Linear(3, 2)).double()
+    bnp = BNP(model)
+    x = torch.tensor([[1.0, 2.0, 4.0]], dtype=torch.float64)
+    found = {one.preconditioner: one for one in conditioning(model, x, layer="0", bnp=bnp)}
+    assert found["batch"].kappa_d == pytest.approx(4.0)  # sigma = |h - 0| = 1, 2, 4
+    assert found["batch"].kappa_hessian == pytest.approx(1.0)
+    assert found["running_damped"].rank == 1
+
+
+def test_nothing_is_changed() -> None:
+    model = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Dropout(0.5), nn.Linear(5, 3)).train()
+    bnp, x = BNP(model), torch.randn(8, 4)
+    F.cross_entropy(model(x), torch.arange(8) % 3).backward()
+    model_before, bnp_before = deepcopy(model.state_dict()), bnp.state_dict()
+    grads, random = [p.grad.clone() for p in model.parameters()], torch.get_rng_state()
+    hooks = [len(module._forward_hooks) for module in model.modules()]
+    assert len(conditioning(model, x, layer="3", bnp=bnp)) == 3
+    assert all(torch.equal(a, b) for a, b in zip(model_before.values(), model.state_dict().values(), strict=True))
+    assert all(torch.equal(bnp_before[name], value) for name, value in bnp.state_dict().items())
+    assert all(torch.equal(p.grad, g) for p, g in zip(model.parameters(), grads, strict=True))
+    assert all(p.requires_grad for p in model.parameters())
+    assert torch.equal(random, torch.get_rng_state())
+    assert hooks == [len(module._forward_hooks) for module in model.modules()]
+    bnp.precondition()  # the rows of the step before are still there
+
+
+@pytest.mark.parametrize(
+    ("model", "layer", "says"),
+    [
+        (nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)), "0", "not piecewise linear"),
+        (nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)), "0", "not piecewise linear"),
+        (nn.Sequential(nn.Linear(4, 4), *2 * [shared := nn.Linear(4, 4)], nn.Linear(4, 3)), "1", "called 2 times"),
+    ],
+)
+def test_where_the_hessian_has_no_such_form(model: nn.Module, layer: str, says: str) -> None:
+    with pytest.raises(NotApplicable, match=says):
+        conditioning(model, torch.randn(8, 4), layer=layer)
+
+
+@pytest.mark.parametrize(
+    ("layer", "neuron", "says"),
+    [("outptu", 0, "did you mean 'output'"), ("output", 3, "neurons 0 to 2, not 3"), ("x", 0, "there are 'mix'")],
+)
+def test_a_wrong_layer_or_neuron_is_named(layer: str, neuron: int, says: str) -> None:
+    with pytest.raises(BnpbenchError, match=says):
+        conditioning(Tokens(), torch.randn(2, 3, 4), layer=layer, neuron=neuron)
+
+
+def test_a_probe_gives_rows_of_the_steps_table() -> None:
+    model, x = dense(), torch.randn(9, 4)
+    probe = Probe(layer="2", neuron=1, every=3, epochs=2)
+    assert [step for step in range(1, 9) if probe.due(2, step)] == [1, 4, 7]
+    assert not probe.due(3, 1)
+    rows = probe.rows(model, x, BNP(model), epoch=2, step=4)
+    assert [row["preconditioner"] for row in rows] == ["batch", "batch_damped", "running_damped"]
+    assert all({"key", *row} == set(STEPS.names) for row in rows)
+    assert all((row["epoch"], row["step"], row["layer"], row["neuron"]) == (2, 4, "2", 1) for row in rows)
+    assert len(probe.rows(model, x, None, epoch=1, step=1)) == 2
+
+
+def test_numerical_rank_counts_what_exceeds_the_tolerance() -> None:
+    matrix = torch.zeros(3, 4, dtype=torch.float64)
+    sigma = torch.tensor([1.0, 1e-15, 1e-16], dtype=torch.float64)
+    assert numerical_rank(matrix, sigma) == 2
+    assert isinstance(conditioning(nn.Sequential(nn.Linear(2, 2)), torch.randn(5, 2), layer="0")[0], Conditioning)
