@@ -53,7 +53,7 @@ class Conditioning:
         kappa_hessian: condition number of the Hessian; null where it is not known in float64.
         kappa_preconditioned: of the preconditioned Hessian.
         kappa_gain: the first over the second.
-        kappa_d: of D = diag(1, 1/sigma), over the live features.
+        kappa_d: of D = diag(1, 1/sigma); undamped, over the live features.
         gain_over_kappa_d_squared: kappa_gain / kappa_d^2, which the paper expects to be about 1.
         rank: r, of both Hessians.
         gap: sigma_r over the next singular value or eps sigma_1, the smaller of both matrices'.

@@ -160,8 +160,11 @@ def test_condition_numbers_are_those_of_the_hessian(case: str) -> None:
     live = variance > 0  # a unit in front that never fires has a column of zeros
     keep = live.repeat_interleave(taps)
     keep = keep if module.bias is None else torch.cat([torch.tensor([True]), keep])
-    hessian, mean, variance, damped = hessian[keep][:, keep], mean[live], variance[live], damped[live]
-    for found, var in zip(conditioning(model, x, layer=layer, neuron=neuron), (variance, damped), strict=True):
+    hessian, mean = hessian[keep][:, keep], mean[live]
+    of_d = (variance[live], damped)
+    for found, var, d in zip(
+        conditioning(model, x, layer=layer, neuron=neuron), (variance[live], damped[live]), of_d, strict=True
+    ):
         p = preconditioner_root(
             mean.repeat_interleave(taps), var.sqrt().repeat_interleave(taps), module.bias is not None
         )
@@ -169,7 +172,7 @@ def test_condition_numbers_are_those_of_the_hessian(case: str) -> None:
             values = torch.linalg.eigvalsh(matrix).flip(0)
             assert values[found.rank :].abs().max().item() < 1e-12 * values[0] if found.rank < len(values) else True
             assert kappa == pytest.approx((values[0] / values[found.rank - 1]).item(), rel=1e-5)
-        scales = var.sqrt() if module.bias is None else torch.cat([torch.ones(1, dtype=var.dtype), var.sqrt()])
+        scales = d.sqrt() if module.bias is None else torch.cat([torch.ones(1, dtype=d.dtype), d.sqrt()])
         assert found.kappa_d == pytest.approx((scales.max() / scales.min()).item(), rel=1e-12)
         assert found.kappa_gain == pytest.approx(found.kappa_hessian / found.kappa_preconditioned)
         assert found.gain_over_kappa_d_squared == pytest.approx(found.kappa_gain / found.kappa_d**2)
