@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 import traceback
@@ -207,6 +208,7 @@ def configure(cell: Cell, cores: tuple[int, ...] | None) -> None:
     settings = cell.settings
     assert settings.threads != "auto"
     torch.set_num_threads(settings.threads)
+    gc.freeze()  # what was imported lives as long as the process: no collection need look at it
     if cores is not None and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
     if settings.deterministic:

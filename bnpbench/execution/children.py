@@ -65,14 +65,14 @@ def ask(request: Any) -> Any:
     try:
         while True:
             connection.wait([child.channel, child.process.sentinel])
+            alive = child.process.is_alive()  # asked first: what a dead process sent is all there
             for message in child.messages():
                 match message:
                     case Done(answer):
                         return answer
                     case Refused(error):
                         raise error
-            if not child.process.is_alive() and not child.channel.poll():
-                child.process.join()
+            if not alive:
                 raise RuntimeError(f"the process that answers {type(request).__name__} {child.death()}")
     finally:
         child.kill()

@@ -81,12 +81,11 @@ def _model(settings: Settings, input_shape: tuple[int, ...], classes: int) -> nn
 def _step(settings: Settings, model: nn.Module, input_shape: tuple[int, ...], classes: int) -> Step:
     """A step on as many examples as a batch holds, all of it on ``meta``."""
     examples = settings.batch_size
-    lr = torch.tensor(settings.optimizer.lr, device=META)
     step = Step(
         model,
         torch.empty(examples, *input_shape, device=META),
         torch.empty(examples, dtype=torch.int64, device=META),
-        build_optimizer(settings, model, lr, fused=False),
+        build_optimizer(settings, model),
         bnp=methods.preconditioner(settings, model),
         penalty=methods.penalty(settings, model),
         augment=augmentation(settings.augment, torch.Generator()),

@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from bnpbench.errors import SuiteError
+
 PADDING = 4
 
 
@@ -48,7 +50,15 @@ def crop_flip(images: Tensor, draws: Tensor, padding: int = PADDING) -> Tensor:
 
     Returns:
         (N, C, H, W), new.
+
+    Raises:
+        SuiteError: rows instead of images.
     """
+    if images.ndim != 4:
+        raise SuiteError(
+            f"augment = 'crop-flip' changes images (N, C, H, W), and this network reads rows of {images.shape[1]} "
+            "values; use a convolutional network or augment = 'none'"
+        )
     n, channels, height, width = images.shape
     top, left, flip = draws.unsqueeze(2).unbind(1)  # (N, 1) each
     rows = top + torch.arange(height, device=images.device)

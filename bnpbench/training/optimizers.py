@@ -2,39 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from bnpbench.suite import Settings
 
 
-def build_optimizer(settings: Settings, model: nn.Module, lr: Tensor, *, fused: bool) -> torch.optim.Optimizer:
+def build_optimizer(settings: Settings, model: nn.Module, lr: Tensor | None = None) -> torch.optim.Optimizer:
     """The optimizer of a cell.
 
     Args:
         settings: of the cell; weight decay is added here unless it stands in the loss (``where = "l2"``).
         model: whose parameters are trained.
-        lr: 0-d tensor on the parameters' device; the schedule writes into it.
-        fused: one kernel for all parameters; else for-each kernels (``meta`` has no fused ones).
+        lr: 0-d tensor on the parameters' device, into which the schedule writes; the update is then one fused
+            kernel. Without it the learning rate is a number and the kernels are for-each ones, which is what the
+            ``meta`` device has.
     """
     options, decay = settings.optimizer, settings.weight_decay
-    kernels = {"fused": True} if fused else {"foreach": True}
-    weight_decay = decay.value if decay.where == "optimizer" else 0.0
+    common: dict[str, Any] = {
+        "lr": options.lr,
+        "weight_decay": decay.value if decay.where == "optimizer" else 0.0,
+        "foreach": lr is None,
+        "fused": lr is not None,
+    }
+    optimizer: torch.optim.Optimizer
     if options.kind == "sgd":
-        return torch.optim.SGD(
-            model.parameters(),
-            lr=lr,
-            momentum=options.momentum,
-            nesterov=options.nesterov,
-            weight_decay=weight_decay,
-            **kernels,
-        )
-    return torch.optim.Adam(
-        model.parameters(),
-        lr=lr,
-        betas=options.betas,
-        eps=options.eps,
-        weight_decay=weight_decay,
-        capturable=not fused,
-        **kernels,
-    )
+        momentum = {"momentum": options.momentum, "nesterov": options.nesterov}
+        optimizer = torch.optim.SGD(model.parameters(), **momentum, **common)
+    else:
+        optimizer = torch.optim.Adam(model.parameters(), betas=options.betas, eps=options.eps, **common)
+    if lr is not None:  # afterwards: the constructors would read a tensor back to check its sign
+        for group in optimizer.param_groups:
+            group["lr"] = lr
+    return optimizer

@@ -84,7 +84,7 @@ class Trainer:
         self.model = model.to(device).train()
         self.bnp = methods.preconditioner(settings, self.model)
         self.lr = torch.tensor(settings.optimizer.lr, device=device)
-        optimizer = build_optimizer(settings, self.model, self.lr, fused=True)
+        optimizer = build_optimizer(settings, self.model, self.lr)
         self.order = torch.Generator().manual_seed(seed_for(settings.seed, "order"))
         self.noise = torch.Generator(device).manual_seed(seed_for(settings.seed, "augmentation"))
         self.step = Step(
