@@ -12,7 +12,7 @@ from bnpbench.suite.cells import Cell
 from bnpbench.suite.document import AtEpoch, AtEpochs, Claim, Document, Measure, Pattern, Reference, figure_fault
 from bnpbench.suite.expansion import merged
 from bnpbench.suite.explaining import closest, listed
-from bnpbench.suite.matching import Column, Table, check_pattern, combinations, number_of_combinations
+from bnpbench.suite.matching import Codes, Column, Table, check_pattern, combinations, number_of_combinations
 from bnpbench.suite.metrics import METRICS
 from bnpbench.suite.options import SETTINGS, as_table
 from bnpbench.suite.positions import Path
@@ -31,21 +31,21 @@ class Combination:
     """
 
     where: Pattern
-    left: list[int]
-    right: list[int]
+    left: Codes
+    right: Codes
 
 
 def combinations_of(claim: Claim, table: Table) -> Iterator[Combination]:
     """A claim's verdicts, in the order of its ``where``."""
     for where in combinations(claim.where):
         left = rows_of(table, side_pattern(where, claim.left.pattern))
-        right = rows_of(table, side_pattern(where, claim.right.pattern)) if claim.right else []
+        right = rows_of(table, side_pattern(where, claim.right.pattern)) if claim.right else np.array([], np.int64)
         yield Combination(where, left, right)
 
 
-def rows_of(table: Table, pattern: Pattern) -> list[int]:
+def rows_of(table: Table, pattern: Pattern) -> Codes:
     """The positions of the cells that a pattern picks."""
-    return np.flatnonzero(table.matching(pattern)).tolist()
+    return np.flatnonzero(table.matching(pattern))
 
 
 def table_of_cells(cells: Sequence[Cell]) -> Table:
@@ -111,8 +111,9 @@ def _check_combination(
     if claim.right is None:
         return
     _check_side(source, document, table, claim, combination, "right", place)
-    left, right = (_seeds(table, rows) for rows in (combination.left, combination.right))
-    if left != right:
+    seeds = table["seed"].codes  # each once, as has been checked
+    if not np.array_equal(np.sort(seeds[combination.left]), np.sort(seeds[combination.right])):
+        left, right = (_seeds(table, rows) for rows in (combination.left, combination.right))
         message = f"left has the seeds {listed(left)} and right {listed(right)}{told}; they must agree"
         raise source.error(message, (*place, "right"))
 
@@ -129,14 +130,14 @@ def _check_side(
     side = claim.left if name == "left" or claim.right is None else claim.right
     rows = combination.left if name == "left" else combination.right
     told = f" where {_told(combination.where)}" if combination.where else ""
-    if not rows:
+    if not rows.size:
         message, near = table.why_none(side_pattern(combination.where, side.pattern))
         raise source.error(f"picks no cell{told}: {message}", (*place, name), near)
     codes = table["seed"].codes[rows]
     counts = np.bincount(codes)
     if counts.max() > 1:
-        same = np.array(rows)[codes == counts.argmax()]
-        differ = " and ".join(n for n in SETTINGS if len(set(table[n].codes[same].tolist())) > 1)
+        same = rows[codes == counts.argmax()]
+        differ = " and ".join(n for n in SETTINGS if np.ptp(table[n].codes[same]))
         seed = table["seed"].values[counts.argmax()]
         message = f"picks {len(same)} cells of seed {seed}{told}; one is needed, so say which {differ}"
         raise source.error(message, (*place, name))
@@ -146,16 +147,16 @@ def _check_side(
         raise source.error(f"epoch {last} is after the last one, {limit}", key)
 
 
-def _seeds(table: Table, rows: list[int]) -> list[int]:
+def _seeds(table: Table, rows: Codes) -> list[int]:
     return sorted(table["seed"].values[code] for code in table["seed"].codes[rows].tolist())
 
 
-def _epochs(measure: Measure, table: Table, rows: list[int]) -> int | None:
+def _epochs(measure: Measure, table: Table, rows: Codes) -> int | None:
     """After how many epochs the first of some cells ends; None where an interval decides."""
     if measure.interval is not None:
         return measure.max_epochs
-    epochs: list[int] = [table["epochs"].values[code] for code in set(table["epochs"].codes[rows].tolist())]
-    return min(epochs)
+    codes = np.flatnonzero(np.bincount(table["epochs"].codes[rows])).tolist()
+    return min(int(table["epochs"].values[code]) for code in codes)
 
 
 def _last_epoch(at: str | AtEpoch | AtEpochs) -> int:

@@ -123,7 +123,7 @@ class Suite:
             "measure": _told(self.measure),
             "targets": list(self.targets),
             "references": [
-                {**_told(reference), "cells": [cells[row].key for row in rows_of(table, reference.cell)]}
+                {**_told(reference), "cells": [cells[row].key for row in rows_of(table, reference.cell).tolist()]}
                 for reference in self.references
             ],
             "claims": [_claim(claim, combinations_of(claim, table), cells) for claim in self.claims],
@@ -166,7 +166,7 @@ def _claim(claim: Claim, combinations: Iterable[Combination], cells: Sequence[Ce
         **{name: {"pattern": getattr(claim, name).pattern, "at": _at(claim.at_of(name))} for name in sides},
         "where": claim.where,
         "combinations": [
-            {"where": c.where, **{name: _keys([cells[row] for row in getattr(c, name)]) for name in sides}}
+            {"where": c.where, **{name: _keys([cells[row] for row in getattr(c, name).tolist()]) for name in sides}}
             for c in combinations
         ],
     }
