@@ -9,11 +9,12 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from bnpbench.bnp import BNP
 from bnpbench.errors import NotApplicable, SuiteError
 from bnpbench.layers import AveragedBatchNorm, BatchRenorm, FourThings, Normalization
 from bnpbench.networks import build
@@ -28,9 +29,6 @@ from bnpbench.suite.vocabulary import (
     Settings,
 )
 from bnpbench.suite.vocabulary import FourThings as FourThingsOptions
-
-if TYPE_CHECKING:
-    from bnpbench.bnp import BNP
 
 _BATCH_NORMS: tuple[type[nn.Module], ...] = (nn.BatchNorm1d, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
@@ -105,8 +103,6 @@ def build_model(
 
 def preconditioner(settings: Settings, model: nn.Module) -> BNP | None:
     """The BNP of ``settings.method`` on ``model``, or None if the method does not precondition."""
-    from bnpbench.bnp import BNP
-
     options: Any = settings.method
     if not METHODS[options.kind].preconditioned:
         return None

@@ -172,7 +172,7 @@ def weights(model: nn.Module) -> list[Tensor]:
 def test_one_seed_gives_every_method_the_same_weights(network: Any) -> None:
     state = torch.get_rng_state()
     first = weights(model_of("vanilla", network))
-    for method in METHODS[1:]:
+    for method in METHODS[1:] if network != NETWORKS["resnet18"] else ["bn", "gn", "bnp+gn"]:
         model = model_of(method, network)
         for ours, theirs in zip(weights(model), first, strict=True):
             assert torch.equal(ours, theirs)
@@ -352,14 +352,14 @@ def test_other_methods_do_not_precondition(method: str) -> None:
 
 def step_of(method: Any, network: Any, shape: tuple[int, ...], device: str, batch_size: int) -> Step:
     cell = settings(method, network, weight_decay={"value": 1e-4, "where": "l2"})
-    model = methods.build_model(cell, shape, 10, torch.Generator().manual_seed(1)).to(device)
-    images = torch.rand(8, *networks.reads(cell.network, shape)).to(device)
-    rate = torch.tensor(0.01, device=device)
+    with torch.device(device):
+        model = methods.build_model(cell, shape, 10, torch.Generator().manual_seed(1))
+        images = torch.rand(8, *networks.reads(cell.network, shape))
     return Step(
         model,
         images,
         torch.arange(8, device=device),
-        torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9, foreach=True),  # type: ignore[arg-type]
+        torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, foreach=True),
         bnp=methods.preconditioner(cell, model),
         penalty=methods.penalty(cell, model),
     )
@@ -380,12 +380,14 @@ LEGAL = [
     ("cnn", IMAGE),
     ("resnet", (1, 28, 28)),
     ("preactivation", IMAGE),
-    ("resnet18", IMAGE),
 ]
 
 
-@EVERY_METHOD
-@pytest.mark.parametrize(("network", "shape"), LEGAL)
+@pytest.mark.parametrize(
+    ("network", "shape", "method"),
+    [*((*legal, method) for legal in LEGAL for method in METHODS)]
+    + [("resnet18", IMAGE, method) for method in ("bn", "gn", "bnp+gn")],
+)
 def test_one_step_trains_every_parameter(network: str, shape: tuple[int, ...], method: Any) -> None:
     step = step_of(method, NETWORKS[network], shape, "cpu", 6)
     before = [parameter.detach().clone() for parameter in step.parameters]

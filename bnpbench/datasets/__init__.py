@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bnpbench.datasets.splits import Data, split_sizes
 from bnpbench.datasets.storage import root
+from bnpbench.datasets.stream import Stream, Streams, open_streams
 from bnpbench.datasets.table import (
     DATASETS,
     Entry,
@@ -13,6 +14,7 @@ from bnpbench.datasets.table import (
     fetch,
     load,
     missing,
+    streamed,
 )
 
 __all__ = [
@@ -20,11 +22,15 @@ __all__ = [
     "Data",
     "Entry",
     "Shape",
+    "Stream",
+    "Streams",
     "catalogue",
     "describe",
     "fetch",
     "load",
     "missing",
+    "open_streams",
     "root",
     "split_sizes",
+    "streamed",
 ]

@@ -47,6 +47,25 @@ def split_sizes(train: int, train_limit: int | None, validation: float) -> tuple
     return (left if train_limit is None else train_limit), held_out
 
 
+def choose(n: int, *, train_limit: int | None, validation: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Numbers of the training examples kept and of the validation examples, of ``n``, each in ascending order.
+
+    The validation examples are drawn first, by ``seed``, so that each seed of a suite validates on others.
+    ``train_limit`` keeps the first of one fixed random order of the whole training set, so that
+    every seed trains on the same examples (but for those held out) and a larger limit adds to a
+    smaller one.
+
+    Raises:
+        DataError: see ``split_sizes``.
+    """
+    kept, held_out = split_sizes(n, train_limit, validation)
+    chosen = torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:held_out].sort().values
+    left = torch.ones(n, dtype=torch.bool)
+    left[chosen] = False
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(LIMIT_SEED))
+    return order[left[order]][:kept].sort().values, chosen
+
+
 def split(
     train_x: Tensor,
     train_y: Tensor,
@@ -57,25 +76,10 @@ def split(
     validation: float,
     seed: int,
 ) -> Data:
-    """Hold the validation examples out, then keep ``train_limit`` of the rest.
-
-    The validation examples are drawn by ``seed``, so that each seed of a suite validates on others.
-    ``train_limit`` keeps the first of one fixed random order of the whole training set, so that
-    every seed trains on the same examples (but for those held out) and a larger limit adds to a
-    smaller one. What is kept stays in the data set's own order.
-
-    Raises:
-        DataError: see ``split_sizes``.
-    """
-    n = len(train_x)
-    kept, held_out = split_sizes(n, train_limit, validation)
-    if kept == n:
+    """The data set with its validation examples held out, then ``train_limit`` of the rest; see ``choose``."""
+    kept, held_out = choose(len(train_x), train_limit=train_limit, validation=validation, seed=seed)
+    if len(kept) == len(train_x):
         return Data(train_x, train_y, test_x, test_y)
-    chosen = torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:held_out].sort().values
-    left = torch.ones(n, dtype=torch.bool)
-    left[chosen] = False
-    order = torch.randperm(n, generator=torch.Generator().manual_seed(LIMIT_SEED))
-    rest = order[left[order]][:kept].sort().values
-    if not held_out:
-        return Data(train_x[rest], train_y[rest], test_x, test_y)
-    return Data(train_x[rest], train_y[rest], test_x, test_y, train_x[chosen], train_y[chosen])
+    if not len(held_out):
+        return Data(train_x[kept], train_y[kept], test_x, test_y)
+    return Data(train_x[kept], train_y[kept], test_x, test_y, train_x[held_out], train_y[held_out])

@@ -9,10 +9,10 @@ from typing import Any
 
 from torch import Tensor
 
-from bnpbench.datasets import generated, stored
+from bnpbench.datasets import generated, imagefolder, storage, stored
 from bnpbench.datasets.splits import Data, split
 from bnpbench.errors import DataError
-from bnpbench.suite.vocabulary import DatasetOptions, Synthetic
+from bnpbench.suite.vocabulary import DatasetOptions, ImageNet, Synthetic
 
 Tensors = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -32,15 +32,16 @@ class Dataset:
     """One entry.
 
     Attributes:
-        describe: the shape, from the options.
-        load: training examples and labels, test examples and labels, from the options and the root.
+        describe: the shape, from the options and the root.
+        load: training examples and labels, test examples and labels, from the options and the root;
+            absent: it is not resident but streamed (``bnpbench.datasets.open_streams``).
         source: what it is and where it comes from, in a line.
         missing: why it cannot be loaded from a root, or None; absent: it needs no file.
         fetch: brings it under a root (second argument: offline); absent: it cannot be downloaded.
     """
 
-    describe: Callable[[Any], Shape]
-    load: Callable[[Any, Path], Tensors]
+    describe: Callable[[Any, Path], Shape]
+    load: Callable[[Any, Path], Tensors] | None
     source: str
     missing: Callable[[Path], str | None] | None = None
     fetch: Callable[[Path, bool], None] | None = None
@@ -56,9 +57,22 @@ class Entry:
     downloadable: bool
 
 
-def describe(options: DatasetOptions) -> Shape:
-    """The shape of a data set, without loading it."""
-    return DATASETS[options.kind].describe(options)
+def describe(options: DatasetOptions, root: Path | None = None) -> Shape:
+    """The shape of a data set, without loading it.
+
+    Args:
+        options: which data set.
+        root: where the stored ones lie; only ``imagenet`` looks there, to count its files.
+
+    Raises:
+        DataError: ``imagenet`` is not under ``root``.
+    """
+    return DATASETS[options.kind].describe(options, storage.root(root))
+
+
+def streamed(options: DatasetOptions) -> bool:
+    """Whether the data set comes as ``open_streams`` instead of ``load``."""
+    return DATASETS[options.kind].load is None
 
 
 def load(
@@ -79,11 +93,12 @@ def load(
         seed: draws the examples held out.
 
     Raises:
-        DataError: files are missing or damaged, or the limits do not fit.
+        DataError: files are missing or damaged, the limits do not fit, or the data set is streamed.
     """
-    dataset = DATASETS[options.kind]
-    tensors = dataset.load(options, Path() if root is None else root)
-    return split(*tensors, train_limit=train_limit, validation=validation, seed=seed)
+    read = DATASETS[options.kind].load
+    if read is None:
+        raise DataError(f"the data set {options.kind!r} is not kept in memory but streamed")
+    return split(*read(options, storage.root(root)), train_limit=train_limit, validation=validation, seed=seed)
 
 
 def missing(options: DatasetOptions, root: Path) -> str | None:
@@ -120,7 +135,7 @@ def catalogue(root: Path) -> tuple[Entry, ...]:
 def _stored(name: str) -> Dataset:
     known = stored.STORED[name]
     return Dataset(
-        describe=lambda options: Shape(known.input, known.classes, known.train, known.test),
+        describe=lambda options, root: Shape(known.input, known.classes, known.train, known.test),
         load=lambda options, root: stored.read(name, root),
         source=f"{known.title} by torchvision ({known.megabytes} MB), under {known.folder}/",
         missing=lambda root: stored.absent(name, root),
@@ -128,13 +143,19 @@ def _stored(name: str) -> Dataset:
     )
 
 
-def _synthetic_shape(options: Synthetic) -> Shape:
+def _synthetic_shape(options: Synthetic, root: Path) -> Shape:
     return Shape(options.shape, options.classes, options.train, options.test)
+
+
+def _imagenet_shape(options: ImageNet, root: Path) -> Shape:
+    imagefolder.check_classes(root)
+    (classes, train), (_, test) = (imagefolder.listing(root, part) for part in imagefolder.PARTS)
+    return Shape((3, options.size, options.size), len(classes), len(train), len(test))
 
 
 DATASETS: dict[str, Dataset] = {
     "digits": Dataset(
-        describe=lambda options: Shape((1, 8, 8), 10, 1437, 360),
+        describe=lambda options, root: Shape((1, 8, 8), 10, 1437, 360),
         load=lambda options, root: generated.digits(),
         source="scikit-learn's handwritten digits, part of scikit-learn",
     ),
@@ -146,5 +167,11 @@ DATASETS: dict[str, Dataset] = {
         describe=_synthetic_shape,
         load=lambda options, root: generated.synthetic(options),
         source="Gaussian classes, generated",
+    ),
+    "imagenet": Dataset(
+        describe=_imagenet_shape,
+        load=None,
+        source=f"an image folder in ImageNet's layout, under {imagefolder.FOLDER}/train/ and {imagefolder.FOLDER}/val/",
+        missing=imagefolder.absent,
     ),
 }

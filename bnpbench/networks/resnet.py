@@ -100,7 +100,8 @@ class PreactivationBlock(nn.Module):
         """(N, channels, h, w) to (N, width, h / stride, w / stride)."""
         y = x if self.norm1 is None else self.relu(self.norm1(x))
         y = self.conv2(self.relu(self.norm2(self.conv1(y))))
-        return y + _shortcut(x, y)
+        total: Tensor = y + _shortcut(x, y)
+        return total
 
 
 def resnet(options: ResNet, normalization: Normalization, input_shape: tuple[int, ...], classes: int) -> CifarResNet:

@@ -1,0 +1,150 @@
+"""Images too many to be resident: decoded by worker processes, batch by batch."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, default_collate
+
+from bnpbench.datasets import imagefolder
+from bnpbench.datasets.splits import choose
+from bnpbench.errors import DataError
+from bnpbench.suite.vocabulary import ImageNet
+
+Sample = tuple[Tensor, int] | DataError
+Batch = tuple[Tensor, Tensor]
+
+
+class Stream:
+    """One part of an image folder as batches on a device.
+
+    Decoding, cropping and flipping happen in ``workers`` processes, which stay alive from one pass to the
+    next; pixels travel as bytes, through pinned memory where the device is CUDA, and become
+    float32 in [0, 1] on the device. The same order and seed give the same batches for any number of workers.
+
+    Args:
+        samples: (path, class number) pairs.
+        options: number of workers, pixels a side.
+        random: crop and flip at random, else crop in the middle.
+        device: where batches are delivered.
+    """
+
+    def __init__(
+        self, samples: tuple[tuple[str, int], ...], options: ImageNet, *, random: bool, device: torch.device
+    ) -> None:
+        self.labels = torch.tensor([label for _, label in samples])
+        self.device = device
+        self._plan: list[list[tuple[int, int]]] = []
+        self._loader: DataLoader[Sample] = DataLoader(
+            imagefolder.Images(samples, options.size, random),
+            batch_sampler=self._plan,
+            collate_fn=_collate,
+            num_workers=options.workers,
+            persistent_workers=options.workers > 0,
+            pin_memory=device.type == "cuda",
+            multiprocessing_context="forkserver" if options.workers else None,
+            worker_init_fn=_leave_interrupts_to_the_parent,
+            generator=torch.Generator(),  # or each pass would draw from torch's global one
+        )
+
+    def __len__(self) -> int:
+        """Number of images."""
+        return len(self.labels)
+
+    def batches(self, order: Tensor, batch_size: int, seed: int = 0) -> Iterator[Batch]:
+        """Images (batch, 3, size, size) in float32 and labels (batch,), in the order given.
+
+        Args:
+            order: numbers of images, (count,) int64; a last batch may be short.
+            batch_size: images a batch.
+            seed: draws the crops and flips; give each epoch its own.
+
+        Raises:
+            DataError: a file cannot be decoded; names it.
+        """
+        seeds = torch.randint(2**62, (len(order),), generator=torch.Generator().manual_seed(seed))
+        pairs = list(zip(order.tolist(), seeds.tolist(), strict=True))
+        self._plan[:] = [pairs[first : first + batch_size] for first in range(0, len(pairs), batch_size)]
+        for batch in self._loader:
+            if isinstance(batch, DataError):
+                raise batch
+            pixels, labels = (part.to(self.device, non_blocking=True) for part in batch)
+            yield pixels.to(torch.float32).div_(255), labels
+
+    def rate(self, images: int, batch_size: int) -> float:
+        """Images a second that the workers deliver to a reader who does nothing else: the input rate.
+
+        Measured over the first ``images`` images, after one batch that starts the workers.
+        """
+        order = torch.arange(min(images, len(self)))
+        for _ in self.batches(order[:batch_size], batch_size):
+            pass
+        begin = time.perf_counter()
+        delivered = sum(len(labels) for _, labels in self.batches(order, batch_size))
+        return delivered / (time.perf_counter() - begin)
+
+
+@dataclass(frozen=True)
+class Streams:
+    """The streams of a data set, and its number of classes."""
+
+    train: Stream
+    test: Stream
+    validation: Stream | None
+    classes: int
+
+
+def open_streams(
+    options: ImageNet,
+    root: Path,
+    *,
+    device: torch.device,
+    augment: bool,
+    train_limit: int | None = None,
+    validation: float = 0.0,
+    seed: int = 0,
+) -> Streams:
+    """The image folder under ``root`` as streams.
+
+    Args:
+        options: number of workers, pixels a side.
+        root: the folder that holds ``imagenet/train`` and ``imagenet/val``.
+        device: where batches are delivered.
+        augment: crop and flip training images at random.
+        train_limit, validation, seed: as in ``bnpbench.datasets.load``; validation images come from the
+            training folder and are cropped in the middle.
+
+    Raises:
+        DataError: no such folder, other classes in ``val`` than in ``train``, or limits that do not fit.
+    """
+    imagefolder.check_classes(root)
+    classes, training = imagefolder.listing(root, "train")
+    kept, held_out = choose(len(training), train_limit=train_limit, validation=validation, seed=seed)
+
+    def stream(samples: tuple[tuple[str, int], ...], *, random: bool = False) -> Stream:
+        return Stream(samples, options, random=random, device=device)
+
+    return Streams(
+        train=stream(tuple(training[i] for i in kept.tolist()), random=augment),
+        test=stream(imagefolder.listing(root, "val")[1]),
+        validation=stream(tuple(training[i] for i in held_out.tolist())) if len(held_out) else None,
+        classes=len(classes),
+    )
+
+
+def _collate(samples: list[Sample]) -> tuple[Tensor, Tensor] | DataError:
+    for sample in samples:
+        if isinstance(sample, DataError):
+            return sample
+    images, labels = default_collate(samples)
+    return images, labels
+
+
+def _leave_interrupts_to_the_parent(worker: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
