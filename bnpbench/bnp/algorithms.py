@@ -48,9 +48,9 @@ def batch_statistics(
     if activations.numel() == channels:  # one row
         mean = activations.reshape(channels).clone()
         return mean, torch.zeros_like(mean) if running_mean is None else (mean - running_mean).square()
-    if channel_dim in (-1, activations.dim() - 1):
-        return _statistics_of_rows(activations.reshape(-1, channels))
-    if activations.is_contiguous():
+    if activations.dim() == 2:
+        return _statistics_of_rows(activations)
+    if channel_dim != -1 and activations.is_contiguous():
         return _one_pass(activations)
     return _statistics_of_rows(activations.movedim(channel_dim, -1).reshape(-1, channels))
 
@@ -238,7 +238,7 @@ def _over_taps(vector: Tensor, groups: int, taps: int, channels_last: bool) -> T
 
 def _statistics_of_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of the columns of (R, n)."""
-    if rows.device.type != "cpu" or rows.shape[0] <= _ROWS_PER_PASS or torch.compiler.is_compiling():
+    if rows.shape[0] <= _ROWS_PER_PASS or not rows.is_cpu or torch.compiler.is_compiling():
         return _one_pass(rows)
     pieces = torch.split(rows, _ROWS_PER_PASS)
     means, variances = zip(*(_one_pass(piece) for piece in pieces), strict=True)
@@ -247,7 +247,7 @@ def _statistics_of_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 def _one_pass(activations: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of dimension 1, by BN's own kernel where it exists: centred, and up to 70 times var_mean's."""
-    if activations.device.type in ("cpu", "cuda") and not torch.compiler.is_compiling():
+    if (activations.is_cpu or activations.is_cuda) and not torch.compiler.is_compiling():
         mean, variance = torch.batch_norm_update_stats(activations, None, None, 0.0)
         return mean, variance
     others = [dim for dim in range(activations.dim()) if dim != 1]

@@ -17,25 +17,31 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Variable
 
-from bnpbench.bnp.algorithms import batch_statistics, conv_scale, dense_scale, pool_statistics
+from bnpbench.bnp.algorithms import batch_statistics, conv_scale, dense_scale, pool_statistics, widened
 
 
 class Gradient:
     """A ``.grad`` as it was at some moment, without keeping it alive."""
 
+    __slots__ = ("reference", "version")
+
     def __init__(self, grad: Tensor | None) -> None:
         self.reference = None if grad is None else weakref.ref(grad)
         self.version = 0 if grad is None else grad._version
 
+    def was(self, grad: Tensor | None) -> bool:
+        """Whether it is the tensor ``grad``, whatever was written to that since."""
+        return grad is None if self.reference is None else self.reference() is grad
+
     def is_still(self, grad: Tensor | None) -> bool:
-        """Whether ``grad`` is the same tensor, not written to since."""
-        if grad is None or self.reference is None:
-            return grad is None and self.reference is None
-        return self.reference() is grad and self.version == grad._version
+        """Whether it is ``grad``, not written to since."""
+        return self.was(grad) and (grad is None or self.version == grad._version)
 
 
 class Arrivals:
     """The calls of one layer that one backward pass went through, and the layer's ``.grad`` before that."""
+
+    __slots__ = ("before", "calls")
 
     def __init__(self, before: Gradient) -> None:
         self.before = before
@@ -55,11 +61,10 @@ class Backward:
         if arrivals is None:
             arrivals = self.passes[task] = {}
             Variable._execution_engine.queue_callback(partial(self.finish, task))
-        layer = call.layer
-        if layer not in arrivals:
-            layer.settle()
-            arrivals[layer] = Arrivals(Gradient(layer.weight.grad))
-        arrivals[layer].calls[call] = None
+        of_layer = arrivals.get(call.layer)
+        if of_layer is None:
+            of_layer = arrivals[call.layer] = Arrivals(Gradient(call.layer.settle()))
+        of_layer.calls[call] = None
 
     def finish(self, task: int) -> None:
         """That backward pass has ended: every gradient it computed is in ``.grad``."""
@@ -83,7 +88,7 @@ class Call:
 
 
 class Layer:
-    """A tracked layer and its pool. ``running_mean`` and ``running_variance`` are views into one tensor of all layers.
+    """A tracked layer and its pool. ``running_mean`` and the like are views into one tensor of all layers.
 
     Attributes:
         pool: calls whose gradients are in ``.grad``. A call's share is None, or a 0-d device tensor, 1 or 0, where
@@ -91,11 +96,13 @@ class Layer:
         late: calls of a backward pass that left ``.grad`` alone: one to the inputs only, or one by
             ``torch.autograd.grad`` whose result is about to be put there.
         known: ``.grad`` when it was last known to hold the gradients of the whole pool.
+        uncertain: whether any call has a share that only the device knows.
         compiled_sums: shifted sums of calls inside compiled modules, ``[S1 | S2 | rows, examples, outputs]``.
     """
 
     running_mean: Tensor
     running_variance: Tensor
+    inverse_variance: Tensor
     compiled_sums: Tensor
 
     def __init__(self, name: str, module: nn.Module, backward: Backward) -> None:
@@ -113,7 +120,7 @@ class Layer:
         self.pool: dict[Call, Tensor | None] = {}
         self.late: Arrivals | None = None
         self.known = Gradient(None)
-        self.compiled = False
+        self.compiled = self.uncertain = False
 
     @property
     def weight(self) -> Tensor:
@@ -130,18 +137,15 @@ class Layer:
     def has_rows(self) -> bool:
         return self.compiled or bool(self.pool)
 
-    @property
-    def is_counted(self) -> bool:
-        """Whether the host knows which rows are in the pool."""
-        return not self.compiled and all(share is None for share in self.pool.values())
-
     def observe(self, inputs: Tensor, output: Tensor) -> None:
         """Forward pass: take the statistics of a call, and count it once a gradient reaches its output."""
         rows, examples, outputs = self._counts(inputs, output)
         if rows == 0:
             return
-        mean, variance = self._statistics(inputs)
-        call = Call(self, mean, None if rows == 1 else variance, rows, examples, outputs)
+        if rows == 1:
+            call = Call(self, widened(inputs.detach()).reshape(-1).clone(), None, rows, examples, outputs)
+        else:
+            call = Call(self, *self._statistics(inputs), rows, examples, outputs)
         # Not a hook on the tensor: modules that change the output in place (ReLU) would take that to another node.
         source = output if output._base is None else output._base
         assert source.grad_fn is not None
@@ -161,34 +165,47 @@ class Layer:
         grad = self.weight.grad
         if arrivals.before.is_still(grad):
             self.late = arrivals
-            return
-        self.pool.update(arrivals.calls)
-        self.known = Gradient(grad)
+        else:
+            self.pool.update(arrivals.calls)
+            self.known = Gradient(grad)
 
-    def settle(self) -> None:
-        """Bring the pool in line with ``.grad``, which anybody may have changed since the last backward pass."""
+    def settle(self) -> Tensor | None:
+        """Bring the pool in line with ``.grad``, which anybody may have changed since the last backward pass.
+
+        Returns:
+            ``weight.grad``.
+        """
         grad = self.weight.grad
         if grad is None:
             self.pool.clear()
-        elif self.late is not None:
-            self.deliver(self.late)
+            self.uncertain = False
+        elif self.late is not None and not self.late.before.is_still(grad):
+            self.pool.update(self.late.calls)
+            if not self.late.before.was(grad):
+                self.known = Gradient(grad)
         self.late = None
-        if self.pool and not self.known.is_still(grad):  # unscaled, clipped, reduced, or zeroed: only the device knows
+        if self.pool and not self.known.is_still(grad):  # unscaled, clipped, reduced or zeroed: only the device knows
             alive = has_nonzero(grad, self.bias_grad)
             self.pool = {call: alive if share is None else share * alive for call, share in self.pool.items()}
+            self.uncertain = True
             self.known = Gradient(grad)
+        return grad
 
     def pooled(self) -> Call:
         """All calls of the pool as one, where none has a share that only the device knows."""
+        if len(self.pool) == 1:
+            return next(iter(self.pool))
         calls = list(self.pool)
-        if len(calls) == 1:
-            return calls[0]
         rows = [call.rows for call in calls]
         means = torch.stack([call.mean for call in calls])
         variances = torch.stack([torch.zeros_like(c.mean) if c.variance is None else c.variance for c in calls])
         mean, variance = pool_statistics(means, variances, rows)
         examples, outputs = sum(call.examples for call in calls), sum(call.outputs for call in calls)
         return Call(self, mean, variance, sum(rows), examples, outputs)
+
+    def resting(self) -> Call:
+        """The running values, for a step that the layer has no part in."""
+        return Call(self, self.running_mean, self.running_variance, 0, 0, 0)
 
     def add_shifted_sums(self, first: Tensor, second: Tensor, counts: Tensor) -> None:
         """Add float64 sums of the pool, shifted by the running mean, to ``first``, ``second`` (n,), ``counts`` (3,)."""
@@ -209,7 +226,7 @@ class Layer:
     def empty(self) -> None:
         """Forget all rows: their gradients were used."""
         self.pool.clear()
-        self.late = None
+        self.late, self.uncertain = None, False
         if self.compiled:
             self.compiled_sums.zero_()
             self.compiled = False

@@ -84,7 +84,6 @@ class BNP:
         self.process_group = process_group
         tracked, self.skipped = find_layers(model, layers)
         self._backward = Backward()
-        self._placement: list[tuple[torch.device, torch.dtype]] = []
         self._running: list[Running] = []
         self._layers = [Layer(name, module, self._backward) for name, module in tracked.items()]
         self._place()
@@ -163,29 +162,30 @@ class BNP:
 
     @torch.no_grad()
     def _precondition(self, chosen: Sequence[Layer]) -> None:
-        self._place()
+        if not all(running.fits() for running in self._running):
+            self._place()
         self._backward.passes.clear()  # left over from a backward pass that raised
-        for layer in chosen:
-            layer.settle()
-            if layer.weight.grad is None:
-                layer.empty()
+        with_grad = [layer for layer in chosen if layer.settle() is not None]
+        if len(with_grad) < len(chosen):
+            for layer in chosen:
+                if layer.weight.grad is None:
+                    layer.empty()
         for running in self._running:
             with running.full_precision():
-                self._step(running, [layer for layer in chosen if layer in running.members])
-        for layer in chosen:
+                self._step(running, chosen, [layer for layer in with_grad if layer in running.members])
+        for layer in with_grad:
             layer.empty()
 
-    def _step(self, running: Running, chosen: list[Layer]) -> None:
-        active = [layer for layer in chosen if layer.weight.grad is not None]
+    def _step(self, running: Running, chosen: Sequence[Layer], active: list[Layer]) -> None:
         sums = None
         if self._is_distributed():  # every rank takes part for every layer, whatever it has seen itself
-            sums = running.shifted_sums(chosen)
+            sums = running.shifted_sums([layer for layer in chosen if layer in running.members])
             dist.all_reduce(sums, group=self.process_group or None)
         without_rows = [layer for layer in active if not layer.has_rows and not running.holds_rows(sums, layer)]
         if without_rows:
             _refuse_gradients(without_rows)
             active = [layer for layer in active if layer not in without_rows]
-        if sums is None and not all(layer.is_counted for layer in active):
+        if sums is None and any(layer.compiled or layer.uncertain for layer in active):
             sums = running.shifted_sums(active)
         if sums is not None:
             running.step(active, *running.statistics_of_sums(sums), self.options)
@@ -194,14 +194,10 @@ class BNP:
 
     def _place(self) -> None:
         """Lay the running values out where the weights are, at first and after the model was moved or cast."""
-        placement = [(layer.weight.device, layer.weight.dtype) for layer in self._layers]
-        if placement == self._placement:
-            return
-        old = self._running_values() if self._placement else {}
-        self._placement = placement
+        old = self._running_values() if self._running else {}
         self._running = []
-        for device in dict.fromkeys(device for device, _ in placement):
-            layers = [layer for layer, (where, _) in zip(self._layers, placement, strict=True) if where == device]
+        for device in dict.fromkeys(layer.weight.device for layer in self._layers):
+            layers = [layer for layer in self._layers if layer.weight.device == device]
             double = any(layer.weight.dtype == torch.float64 for layer in layers)
             self._running.append(Running(layers, device, torch.float64 if double else torch.float32))
         for key, value in old.items():

@@ -39,16 +39,17 @@ class Running:
 
     def __init__(self, layers: Sequence[Layer], device: torch.device, dtype: torch.dtype) -> None:
         self.layers, self.members = list(layers), frozenset(layers)
+        self.is_double = dtype == torch.float64
         self.sizes = [layer.channels for layer in layers]
         self.length = sum(self.sizes)
         ones = torch.ones(self.length, device=device, dtype=dtype)
         self.zeros = torch.zeros_like(ones)
         self.values = torch.cat([self.zeros, ones])
         self.inverse = ones  # 1 / sigma~^2 of the last step; stays 1 without standardization
-        means = torch.split(self.values[: self.length], self.sizes)
-        variances = torch.split(self.values[self.length :], self.sizes)
-        for layer, mean, variance in zip(self.layers, means, variances, strict=True):
-            layer.running_mean, layer.running_variance = mean, variance
+        self.mean, self.variance = self.values[: self.length], self.values[self.length :]
+        views = (torch.split(vector, self.sizes) for vector in (self.mean, self.variance, self.inverse))
+        for layer, mean, variance, inverse in zip(self.layers, *views, strict=True):
+            layer.running_mean, layer.running_variance, layer.inverse_variance = mean, variance, inverse
             layer.compiled_sums = mean.new_zeros(2 * layer.channels + 3, dtype=torch.float64)
         sizes = torch.tensor(self.sizes)
         group_sizes = torch.tensor([layer.channels // layer.groups for layer in layers for _ in range(layer.groups)])
@@ -56,6 +57,11 @@ class Running:
         self.group_of_channel = torch.arange(len(group_sizes)).repeat_interleave(group_sizes).to(device)
         self.group_sizes = group_sizes.to(device)
         self.inputs = torch.tensor([layer.inputs for layer in layers], dtype=torch.float64).to(device)
+
+    def fits(self) -> bool:
+        """Whether the layers are still where they were, and as wide; a model is moved or cast as a whole."""
+        weight = self.layers[0].weight
+        return weight.device == self.values.device and (weight.dtype != torch.float64 or self.is_double)
 
     def full_precision(self) -> AbstractContextManager[None]:
         """No autocasting of the products of a step."""
@@ -66,23 +72,20 @@ class Running:
 
     def local_statistics(self, active: Sequence[Layer]) -> tuple[Tensor, dict[Layer, float | Tensor]]:
         """Step 1 where the host knows every count: means and variances end to end (2 n,), and q^2 of each layer."""
-        calls = {layer: layer.pooled() for layer in active}
-        means = [calls[layer].mean if layer in calls else layer.running_mean for layer in self.layers]
-        scales = {layer: layer.scale(call) for layer, call in calls.items()}
-        if not any(call.variance is None for call in calls.values()):
-            variances = [calls[layer].variance if layer in calls else layer.running_variance for layer in self.layers]
-            return torch.cat(means + variances), scales  # type: ignore[operator]
+        pooled = {layer: layer.pooled() for layer in active}
+        scales = {layer: layer.scale(call) for layer, call in pooled.items()}
+        calls = [pooled.get(layer) or layer.resting() for layer in self.layers]
+        means = [call.mean for call in calls]
+        variances = [call.variance for call in calls if call.variance is not None]
+        if len(variances) == len(calls):
+            return torch.cat(means + variances), scales
         # A single row has no variance: its squared distance from the running mean takes the place.
         mean = torch.cat(means)
-        squares = (mean - self.values[: self.length]).square_()
-        if len(calls) == len(self.layers) and all(call.variance is None for call in calls.values()):
-            return torch.cat([mean, squares]), scales
-        for layer, square in zip(self.layers, torch.split(squares, self.sizes), strict=True):
-            if layer not in calls:
-                square.copy_(layer.running_variance)
-            elif (variance := calls[layer].variance) is not None:
-                square.copy_(variance)
-        return torch.cat([mean, squares]), scales
+        square = (mean - self.mean).square_()
+        if variances:
+            pairs = zip(calls, torch.split(square, self.sizes), strict=True)
+            square = torch.cat([piece if call.variance is None else call.variance for call, piece in pairs])
+        return torch.cat([mean, square]), scales
 
     def shifted_sums(self, active: Sequence[Layer]) -> Tensor:
         """Step 1 where only the device knows the counts, or other ranks hold rows too: float64 sums to be added up.
@@ -133,44 +136,31 @@ class Running:
     ) -> None:
         """Steps 2 to 5: update the running values of all layers, rewrite the gradients of ``active``."""
         update_running(self.values, statistics, options.rho)
-        used = statistics if options.batch else self.values
-        variance = used[self.length :]
+        variance = statistics[self.length :] if options.batch else self.variance
         if options.standardize:  # sigma~^2 = sigma^2 + eps1 max(sigma^2) + eps2, the maximum over each group
             largest = torch.segment_reduce(variance, "max", lengths=self.group_sizes, unsafe=True)
             largest = largest.index_select(0, self.group_of_channel)
             torch.add(variance, largest, alpha=options.eps1, out=self.inverse).add_(options.eps2).reciprocal_()
-        means = torch.split(used[: self.length] if options.center else self.zeros, self.sizes)
-        inverses = torch.split(self.inverse, self.sizes)
-        chosen = set(active)
-        for layer, mean, inverse in zip(self.layers, means, inverses, strict=True):
-            if layer in chosen:
-                precondition_layer(layer, mean, inverse, scales[layer] if options.scale else 1.0)
+        means = {}
+        if options.batch or not options.center:
+            mean = statistics[: self.length] if options.center else self.zeros
+            means = dict(zip(self.layers, torch.split(mean, self.sizes), strict=True))
+        for layer in active:
+            _precondition(layer, means.get(layer, layer.running_mean), scales[layer] if options.scale else 1.0)
 
 
-def precondition_layer(layer: Layer, mean: Tensor, inverse_variance: Tensor, scale: float | Tensor) -> None:
+def _precondition(layer: Layer, mean: Tensor, scale: float | Tensor) -> None:
     """Steps 4 and 5 on ``.grad`` of one layer, in place."""
     weight_grad, bias_grad = layer.weight.grad, layer.bias_grad
     assert weight_grad is not None
-    if weight_grad.dtype != mean.dtype:  # low-precision parameters: the arithmetic is done in the statistics' dtype
-        wide_weight = weight_grad.to(mean.dtype)
-        wide_bias = None if bias_grad is None else bias_grad.to(mean.dtype)
-        _transform(layer, wide_weight, wide_bias, mean, inverse_variance, scale)
-        weight_grad.copy_(wide_weight)
-        if bias_grad is not None and wide_bias is not None:
-            bias_grad.copy_(wide_bias)
-    else:
-        _transform(layer, weight_grad, bias_grad, mean, inverse_variance, scale)
-
-
-def _transform(
-    layer: Layer,
-    weight_grad: Tensor,
-    bias_grad: Tensor | None,
-    mean: Tensor,
-    inverse_variance: Tensor,
-    scale: float | Tensor,
-) -> None:
+    # Gradients of low precision: the arithmetic is done in the precision of the statistics.
+    weight = weight_grad if weight_grad.dtype == mean.dtype else weight_grad.to(mean.dtype)
+    bias = bias_grad if bias_grad is None or bias_grad.dtype == mean.dtype else bias_grad.to(mean.dtype)
     if layer.spatial_dims:
-        precondition_conv_(weight_grad, bias_grad, mean, inverse_variance, scale, layer.groups)
+        precondition_conv_(weight, bias, mean, layer.inverse_variance, scale, layer.groups)
     else:
-        precondition_dense_(weight_grad, bias_grad, mean, inverse_variance, scale)
+        precondition_dense_(weight, bias, mean, layer.inverse_variance, scale)
+    if weight is not weight_grad:
+        weight_grad.copy_(weight)
+    if bias is not None and bias_grad is not None and bias is not bias_grad:
+        bias_grad.copy_(bias)
