@@ -57,9 +57,10 @@ class Table:
         for name, wanted in pattern.items():
             if not self[name].matches(wanted).any():
                 there = [_name(view) for view in self[name].views()]
-                known = wanted in kinds(SETTINGS[name]) if isinstance(wanted, str) else True
-                meant = None if known else closest(wanted, [*there, *kinds(SETTINGS[name])])
-                return f"no cell has this {name}; there are: {listed(dict.fromkeys(there))}", meant
+                near = [_meant(word, {*there, *kinds(SETTINGS[name])}) for word in _words(wanted)]
+                return f"no cell has this {name}; there are: {listed(dict.fromkeys(there))}", next(
+                    filter(None, near), None
+                )
         return f"no cell has these together: {listed(pattern)}", None
 
 
@@ -98,7 +99,7 @@ class Column:
         """Which cells have a value that contains ``wanted``."""
         hits = np.zeros(len(self.values), dtype=np.bool_)
         if len(self._scalars) == len(self.values) and not isinstance(wanted, dict):
-            for word in wanted if isinstance(wanted, list) else [wanted]:
+            for word in _words(wanted):
                 if not isinstance(word, dict | list):
                     hits[self._scalars.get(_identity(word), [])] = True
         else:
@@ -190,7 +191,7 @@ def _check_keys(
     for name, wanted in table.items():
         if name not in valid:
             return ((*path, name), *unknown_key(name, list(valid)))
-        for word in wanted if isinstance(wanted, list) else [wanted]:
+        for word in _words(wanted):
             if isinstance(word, dict):
                 fault = _check_keys(word, options(valid[name], kind_of(word)), (*path, name))
                 if fault:
@@ -212,6 +213,15 @@ def _choices(
 
 def _all_lists(values: list[Any]) -> bool:
     return bool(values) and all(isinstance(value, list) for value in values)
+
+
+def _words(wanted: Any) -> list[Any]:
+    return wanted if isinstance(wanted, list) else [wanted]
+
+
+def _meant(word: Any, valid: set[str]) -> str | None:
+    """The name nearest to one that is not valid itself."""
+    return closest(word, valid) if isinstance(word, str) and word not in valid else None
 
 
 def _identity(value: Any) -> tuple[bool, Any]:
