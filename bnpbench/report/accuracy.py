@@ -70,7 +70,7 @@ def _best(series: Series) -> tuple[int, float] | None:
 
 
 def _moment(place: Place, name: str, found: Sequence[tuple[int, float] | None], others: str) -> tuple[str, Record]:
-    quantity = f"{_METRIC} {name}"
+    quantity = f"{_METRIC} {name.partition(' (')[0]}"
     shares = [pair[1] for pair in found if pair is not None]
     if not shares:
         return place.empty(quantity, others if not found else "not run")

@@ -79,7 +79,10 @@ def varying(cells: Sequence[Cell]) -> dict[str, dict[str, list[Cell]]]:
         if len({json.dumps(cell.settings.get(name), sort_keys=True) for cell in cells}) == 1:
             continue
         leaves = dict.fromkeys(path for cell in cells for path in _paths(name, cell.settings.get(name)))
+        tables = {path.rpartition(".")[0] for path in leaves}
         for path in leaves:
+            if path in tables:  # another cell's value is empty where this one's is a table
+                continue
             values: dict[str, list[Cell]] = {}
             for cell in cells:
                 values.setdefault(_at(cell, path), []).append(cell)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from bnpbench.errors import BnpbenchError
@@ -87,7 +87,8 @@ def _sections(comparison: Comparison) -> Iterable[Section]:
     )
     yield Section(f"Comparison: {verdict}", (cells, *comparison.notes), level=1)
     if bad:
-        yield Section("Worse or different", tables=(_table(bad),))
+        again = replace(_table(bad), records=())  # they stand in the tables below
+        yield Section("Worse or different", tables=(again,))
     timed = [change for change in comparison.changes if change.change is not None]
     if timed:
         yield Section("Times", tables=(_table(timed),))

@@ -100,11 +100,13 @@ def _claim_row(verdict: Verdict) -> tuple[str, ...]:
     if estimate.low is None or estimate.high is None:
         value, interval = significant(estimate.value), dash(estimate.reason)
     else:
-        digits = max(decimals(estimate.value), decimals(estimate.width or 0, 2))
+        digits = decimals(max(abs(estimate.low), abs(estimate.high)))
         value, low, high = (fixed(number, digits) for number in (estimate.value, estimate.low, estimate.high))
         interval = f"[{low}, {high}]"
+    n = f"{estimate.n} {verdict.unit if estimate.n != 1 else verdict.unit.removesuffix('s')}"
+    remark = verdict.reason.removeprefix(estimate.reason).removeprefix("; ")  # the first part stands for the interval
     outcome = f"{verdict.outcome} (n = 1)" if estimate.n == 1 and verdict.outcome == "undecided" else verdict.outcome
-    return (outcome, *head[1:], value, interval, asked(verdict.bounds), f"{estimate.n} {verdict.unit}", verdict.reason)
+    return (outcome, *head[1:], value, interval, asked(verdict.bounds), n, remark)
 
 
 def _claim_record(verdict: Verdict) -> Record:

@@ -30,7 +30,7 @@ def fixed(value: float, digits: int) -> str:
 
 def decimals(value: float, digits: int = 4) -> int:
     """How many decimals show so many significant digits of a number."""
-    if value == 0 or not math.isfinite(value):
+    if abs(value) < 1e-12 or not math.isfinite(value):
         return 0
     return min(12, max(0, digits - 1 - math.floor(math.log10(abs(value)))))
 

@@ -67,6 +67,8 @@ def _seconds(view: View, group: Group, alone: bool) -> Table:
     notes = [f"Seconds of training: median and 95 % interval (bootstrap) over {span(counts)} epochs."] if counts else []
     if flagged:
         notes.append(f"{flagged} of {sum(counts)} epochs are outliers (median absolute deviation); none is left out.")
+    if alone:
+        notes.append('No ratios: the methods were not measured in turn ([measure] interleave = ["method"]).')
     return Table(
         titled("Seconds per epoch", group), tuple(columns), tuple(map(tuple, rows)), tuple(notes), tuple(records)
     )
@@ -97,9 +99,9 @@ def _ratio(
     view: View, place: Place, cells: Sequence[Cell], base: Sequence[Cell]
 ) -> tuple[str, Record, Estimate | None]:
     quantity = f"{_METRIC} ratio"
-    for side in (cells, base):
+    for side, whose in ((cells, ""), (base, f"{place.table.removeprefix('ratio to ')}: ")):
         if not measured(side)[0]:
-            return *place.empty(quantity, measured(side)[1]), None
+            return *place.empty(quantity, whose + measured(side)[1]), None
     others = {cell.seed: cell for cell in base if cell.ok}
     sides = {str(cell.seed): (cell, others[cell.seed]) for cell in cells if cell.ok and cell.seed in others}
     left = {seed: _times(view, pair[0]) for seed, pair in sides.items()}

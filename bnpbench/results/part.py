@@ -178,11 +178,13 @@ def _check_footer(file: pq.ParquetFile, schema: pa.Schema, size: int, compacted:
         raise DamagedError(f"schema_version {metadata.get('schema_version', 'missing')}, this bnpbench reads 1")
     if footer.num_rows > (limit := _COMPACTED_ROWS if compacted else _PART_ROWS) or footer.num_rows < 0:
         raise DamagedError(f"the footer promises {footer.num_rows} rows, more than the {limit} that are read")
-    if compacted or size <= _SMALL_FILE:
+    if compacted:
         return metadata
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
     if (unpacked := sum(group.total_byte_size for group in groups)) > PART_BYTES:
         raise DamagedError(f"the footer promises {unpacked} bytes, more than the {PART_BYTES} that are read")
+    if size <= _SMALL_FILE:
+        return metadata
     columns = [group.column(index) for group in groups for index in range(group.num_columns)]
     if packed := sorted({column.compression for column in columns} - {"UNCOMPRESSED"}):
         raise DamagedError(f"compressed with {', '.join(packed)}; parts are not compressed")

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 from urllib.parse import unquote
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bnpbench.errors import NothingToCompare, ResultsError
-from bnpbench.results.part import DamagedError, key_of, members, promised_rows, read_json, read_part
-from bnpbench.results.schema import CELLS, SCHEMAS, STATUSES
-
-T = TypeVar("T")
+from bnpbench.results.folder import read_environment
+from bnpbench.results.part import DamagedError, read_json
+from bnpbench.results.schema import SCHEMAS
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +106,7 @@ class _Reading:
         self.folders = 0
 
     def read_suite(self, folder: Path) -> None:
-        name = unquote(folder.name, errors="surrogatepass")
+        name = unquote(folder.name.encode(errors="replace").decode())
         if (path := folder / "suite.json").exists():
             try:
                 document = _suite_document(path)
@@ -134,20 +128,20 @@ class _Reading:
             self.damaged.append((folder / "environment.json", str(reason)))
             self.environments.setdefault(identity, {"id": identity})
         self.folders += 1
-        for kind, tables in _read_environment(folder, self.damaged).items():
+        for kind, tables in read_environment(folder, self.damaged).items():
             if tables:
                 self.tables[kind].append(_placed(pa.concat_tables(tables), suite, identity, self.folders))
 
     def results(self) -> Results:
         whole = {kind: _concatenated(self.tables[kind], SCHEMAS[kind]) for kind in SCHEMAS}
         cells = self._once(whole["cells"])
-        keep = {kind: _of_cells(whole[kind], cells) for kind in ("epochs", "steps")}
-        orders = {"epochs": ["suite", "environment", "key", "epoch"], "steps": ["suite", "environment", "key"]}
-        frames = {kind: _frame(table).sort_values(orders[kind], kind="stable") for kind, table in keep.items()}
+        if len(cells) < len(whole["cells"]):
+            whole |= {kind: _of_cells(whole[kind], cells) for kind in ("epochs", "steps")}
+        place = ["suite", "environment", "key"]
         return Results(
-            _frame(cells).reset_index(drop=True),
-            frames["epochs"].reset_index(drop=True),
-            frames["steps"].reset_index(drop=True),
+            _frame(cells, []),
+            _frame(whole["epochs"], [*place, "epoch"]),
+            _frame(whole["steps"], [*place, "epoch", "step", "preconditioner"]),
             self.environments,
             self.suites,
             sorted(self.damaged, key=lambda entry: str(entry[0])),
@@ -172,7 +166,8 @@ class _Reading:
 
 def _suite_document(path: Path) -> dict[str, Any]:
     document = read_json(path)
-    if not isinstance(document.get("name"), str) or not document["name"]:
+    name = document.get("name")
+    if not isinstance(name, str) or not name or name != name.encode(errors="replace").decode():
         raise DamagedError("a suite without a name")
     shapes: dict[str, Callable[[Any], bool]] = {
         "cells": lambda cell: isinstance(cell.get("key"), str) and isinstance(cell.get("settings"), dict),
@@ -195,128 +190,6 @@ def _all_of(kind: Any, items: Any) -> bool:
     return isinstance(items, list) and all(isinstance(item, kind) for item in items)
 
 
-def _read_environment(folder: Path, damaged: list[tuple[Path, str]]) -> dict[str, list[pa.Table]]:
-    """The whole cells of a folder with their epochs and steps; everything else goes to ``damaged``."""
-    parts = {kind: _parts(folder / kind) for kind in SCHEMAS}
-    cells = _committed(parts["cells"], damaged)
-    tables: dict[str, dict[str, pa.Table]] = {}
-    for kind in ("epochs", "steps"):
-        wanted = [parts[kind][key] for key in cells if key in parts[kind]]
-        reader = partial(_rows_part, schema=SCHEMAS[kind])
-        tables[kind] = {path.stem: table for path, table in _read_all(wanted, reader, damaged)}
-        strays = sorted(set(parts[kind]) - set(parts["cells"]))
-        damaged += [(parts[kind][key], "unfinished: rows of a cell that was not measured to its end") for key in strays]
-    whole = {key for key, cell in cells.items() if _is_whole(parts["cells"][key], cell, tables, damaged)}
-    found = {"cells": [cells[key].table for key in cells if key in whole]}
-    for kind in ("epochs", "steps"):
-        found[kind] = [table for key, table in tables[kind].items() if key in whole]
-    for kind, table in _read_compacted(folder, list(cells), damaged).items():
-        found[kind].append(table)
-    return found
-
-
-def _parts(folder: Path) -> dict[str, Path]:
-    """Key to path. Names that begin with a dot are being written."""
-    if not folder.is_dir():
-        return {}
-    names = sorted(name for name in os.listdir(folder) if name.endswith(".parquet") and not name.startswith("."))
-    return {name.removesuffix(".parquet"): folder / name for name in names}
-
-
-def _read_all(
-    paths: Iterable[Path], reader: Callable[[Path], T], damaged: list[tuple[Path, str]]
-) -> Iterator[tuple[Path, T]]:
-    def attempt(path: Path) -> T | DamagedError:
-        try:
-            return reader(path)
-        except DamagedError as reason:
-            return reason
-
-    paths = list(paths)
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        for path, part in zip(paths, pool.map(attempt, paths), strict=True):
-            if isinstance(part, DamagedError):
-                damaged.append((path, str(part)))
-            else:
-                yield path, part
-
-
-class _Cell(NamedTuple):
-    table: pa.Table
-    members: list[str]  # keys of its block
-    rows: dict[str, int]  # how many epochs and steps belong to it
-
-
-def _cells_part(path: Path) -> _Cell:
-    table, metadata = read_part(path, CELLS)
-    if len(table) != 1:
-        raise DamagedError(f"{len(table)} rows, a cell is one")
-    _check_cells(table.column("key"), table.column("settings"), table.column("status"))
-    if (key := table.column("key")[0].as_py()) != path.stem:
-        raise DamagedError(f"it holds cell {key}")
-    return _Cell(table, members(metadata), promised_rows(metadata))
-
-
-def _check_cells(keys: pa.ChunkedArray, settings: pa.ChunkedArray, statuses: pa.ChunkedArray) -> None:
-    for key, canonical, status in zip(keys.to_pylist(), settings.to_pylist(), statuses.to_pylist(), strict=True):
-        if canonical is None or key_of(canonical) != key:
-            raise DamagedError(f"its settings hash to {key_of(canonical or '')}, its key is {str(key)[:40]}")
-        if status not in STATUSES:
-            raise DamagedError(f"no status is called {str(status)[:40]!r}")
-        try:
-            well_formed = isinstance(json.loads(canonical), dict)
-        except (ValueError, RecursionError):
-            well_formed = False
-        if not well_formed:
-            raise DamagedError("its settings are not a JSON object")
-
-
-def _rows_part(path: Path, schema: pa.Schema) -> pa.Table:
-    table, _ = read_part(path, schema)
-    if (keys := pc.unique(table.column("key")).to_pylist()) != [path.stem]:
-        raise DamagedError(f"it holds rows of {', '.join(str(key)[:40] for key in keys[:3]) or 'no cell'}")
-    return table
-
-
-def _committed(paths: Mapping[str, Path], damaged: list[tuple[Path, str]]) -> dict[str, _Cell]:
-    """The readable cells whose block was committed whole."""
-    cells = {}
-    for path, cell in _read_all(paths.values(), _cells_part, damaged):
-        if missing := [key for key in cell.members if key not in paths]:
-            reason = f"unfinished: its block lacks {', '.join(missing[:3])}; the next run measures it again"
-            damaged.append((path, reason))
-        else:
-            cells[path.stem] = cell
-    return cells
-
-
-def _is_whole(
-    path: Path, cell: _Cell, tables: Mapping[str, Mapping[str, pa.Table]], damaged: list[tuple[Path, str]]
-) -> bool:
-    for kind, promised in cell.rows.items():
-        found = len(tables[kind][path.stem]) if path.stem in tables[kind] else 0
-        if found != promised:
-            damaged.append((path, f"left out: {promised} rows of {kind} belong to it, {found} could be read"))
-            return False
-    return True
-
-
-def _read_compacted(folder: Path, newer: list[str], damaged: list[tuple[Path, str]]) -> dict[str, pa.Table]:
-    """What was merged into one file a table, but for cells that were measured again since."""
-    tables: dict[str, pa.Table] = {}
-    for kind, schema in SCHEMAS.items():
-        if (path := folder / f"{kind}.parquet").exists():
-            try:
-                table, _ = read_part(path, schema, compacted=True)
-                if kind == "cells":
-                    _check_cells(table.column("key"), table.column("settings"), table.column("status"))
-            except DamagedError as reason:
-                damaged.append((path, f"left out with all that was merged: {reason}"))
-                return {}
-            tables[kind] = table.filter(pc.invert(pc.is_in(table.column("key"), pa.array(newer, pa.string()))))
-    return tables
-
-
 def _concatenated(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
     return pa.concat_tables(tables or [_placed(schema.empty_table(), "", "", 0)]).combine_chunks()
 
@@ -334,7 +207,8 @@ def _of_cells(rows: pa.Table, cells: pa.Table) -> pa.Table:
     return rows.join(cells.select(place), keys=place, join_type="left semi")
 
 
-def _frame(table: pa.Table) -> pd.DataFrame:
+def _frame(table: pa.Table, order: list[str]) -> pd.DataFrame:
     columns = [name for name in table.column_names if name != "folder"]
-    frame: pd.DataFrame = table.select(columns).to_pandas(types_mapper=pd.ArrowDtype)
+    ordered = table.sort_by([(name, "ascending") for name in order]) if order else table
+    frame: pd.DataFrame = ordered.select(columns).to_pandas(types_mapper=pd.ArrowDtype)
     return frame

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -141,6 +142,8 @@ class Store:
         return self.folder / "logs" / f"{_safe(block)}.log"
 
     def _finished(self, block: str, key: str, canonical: str) -> bool:
+        if not self._part("cells", key).exists():
+            return self._merged.get(key) == (block, canonical)
         try:
             table, metadata = read_part(self._part("cells", key), CELLS)
             row = table.select(["key", "block", "settings", "status"]).to_pylist()[0]
@@ -149,6 +152,19 @@ class Store:
             return all(self._rows(kind, key) == count for kind, count in promised_rows(metadata).items())
         except (DamagedError, IndexError):
             return False
+
+    @cached_property
+    def _merged(self) -> dict[str, tuple[str, str]]:
+        """Key to block and canonical JSON of the finished cells that were merged into one file a table."""
+        try:
+            tables = {kind: self._read_merged(kind) for kind in SCHEMAS}
+        except (DamagedError, OSError):
+            return {}
+        rows = tables["cells"].select(["key", "block", "settings", "status"]).to_pylist()
+        return {row["key"]: (row["block"], row["settings"]) for row in rows if row["status"] in FINISHED}
+
+    def _read_merged(self, kind: str) -> Any:
+        return read_part(self.folder / f"{kind}.parquet", SCHEMAS[kind], compacted=True)[0]
 
     def _rows(self, kind: str, key: str) -> int:
         path = self._part(kind, key)
@@ -186,9 +202,12 @@ class Store:
 
 def folder_name(suite: str) -> str:
     """The folder of a suite: its name, with what could leave the results folder percent-encoded."""
-    name = quote(suite, safe=" +=,", errors="surrogatepass")
+    try:
+        name = quote(suite, safe=" +=,")
+    except UnicodeEncodeError:
+        name = ""
     if not name:
-        raise ResultsError("a suite without a name has no results folder; give it a name")
+        raise ResultsError(f"a suite called {suite!r} can have no folder of results; give it another name")
     return f"%2E{name[1:]}" if name.startswith(".") else name
 
 

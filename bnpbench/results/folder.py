@@ -1,0 +1,141 @@
+"""One environment's folder: which cells in it are whole, and what else lies there."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bnpbench.results.part import DamagedError, key_of, members, promised_rows, read_part
+from bnpbench.results.schema import CELLS, SCHEMAS, STATUSES
+
+T = TypeVar("T")
+
+
+def read_environment(folder: Path, damaged: list[tuple[Path, str]]) -> dict[str, list[pa.Table]]:
+    """The whole cells of a folder with their epochs and steps; everything else goes to ``damaged``."""
+    parts = {kind: _parts(folder / kind) for kind in SCHEMAS}
+    cells = _committed(parts["cells"], damaged)
+    tables: dict[str, dict[str, pa.Table]] = {}
+    for kind in ("epochs", "steps"):
+        wanted = [parts[kind][key] for key in cells if key in parts[kind]]
+        reader = partial(_rows_part, schema=SCHEMAS[kind])
+        tables[kind] = {path.stem: table for path, table in _read_all(wanted, reader, damaged)}
+        strays = sorted(set(parts[kind]) - set(parts["cells"]))
+        damaged += [(parts[kind][key], "unfinished: rows of a cell that was not measured to its end") for key in strays]
+    whole = {key for key, cell in cells.items() if _is_whole(parts["cells"][key], cell, tables, damaged)}
+    found = {"cells": [cells[key].table for key in cells if key in whole]}
+    for kind in ("epochs", "steps"):
+        found[kind] = [table for key, table in tables[kind].items() if key in whole]
+    for kind, table in _read_compacted(folder, list(cells), damaged).items():
+        found[kind].append(table)
+    return found
+
+
+def _parts(folder: Path) -> dict[str, Path]:
+    """Key to path. Names that begin with a dot are being written."""
+    if not folder.is_dir():
+        return {}
+    names = sorted(name for name in os.listdir(folder) if name.endswith(".parquet") and not name.startswith("."))
+    return {name.removesuffix(".parquet"): folder / name for name in names}
+
+
+def _read_all(
+    paths: Iterable[Path], reader: Callable[[Path], T], damaged: list[tuple[Path, str]]
+) -> Iterator[tuple[Path, T]]:
+    def attempt(path: Path) -> T | DamagedError:
+        try:
+            return reader(path)
+        except DamagedError as reason:
+            return reason
+
+    paths = list(paths)
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        for path, part in zip(paths, pool.map(attempt, paths), strict=True):
+            if isinstance(part, DamagedError):
+                damaged.append((path, str(part)))
+            else:
+                yield path, part
+
+
+class _Cell(NamedTuple):
+    table: pa.Table
+    members: list[str]  # keys of its block
+    rows: dict[str, int]  # how many epochs and steps belong to it
+
+
+def _cells_part(path: Path) -> _Cell:
+    table, metadata = read_part(path, CELLS)
+    if len(table) != 1:
+        raise DamagedError(f"{len(table)} rows, a cell is one")
+    _check_cells(table.column("key"), table.column("settings"), table.column("status"))
+    if (key := table.column("key")[0].as_py()) != path.stem:
+        raise DamagedError(f"it holds cell {key}")
+    return _Cell(table, members(metadata), promised_rows(metadata))
+
+
+def _check_cells(keys: pa.ChunkedArray, settings: pa.ChunkedArray, statuses: pa.ChunkedArray) -> None:
+    for key, canonical, status in zip(keys.to_pylist(), settings.to_pylist(), statuses.to_pylist(), strict=True):
+        if canonical is None or key_of(canonical) != key:
+            raise DamagedError(f"its settings hash to {key_of(canonical or '')}, its key is {str(key)[:40]}")
+        if status not in STATUSES:
+            raise DamagedError(f"no status is called {str(status)[:40]!r}")
+        try:
+            well_formed = isinstance(json.loads(canonical), dict)
+        except (ValueError, RecursionError):
+            well_formed = False
+        if not well_formed:
+            raise DamagedError("its settings are not a JSON object")
+
+
+def _rows_part(path: Path, schema: pa.Schema) -> pa.Table:
+    table, _ = read_part(path, schema)
+    if (keys := pc.unique(table.column("key")).to_pylist()) != [path.stem]:
+        raise DamagedError(f"it holds rows of {', '.join(str(key)[:40] for key in keys[:3]) or 'no cell'}")
+    return table
+
+
+def _committed(paths: Mapping[str, Path], damaged: list[tuple[Path, str]]) -> dict[str, _Cell]:
+    """The readable cells whose block was committed whole."""
+    cells = {}
+    for path, cell in _read_all(paths.values(), _cells_part, damaged):
+        if missing := [key for key in cell.members if key not in paths]:
+            reason = f"unfinished: its block lacks {', '.join(missing[:3])}; the next run measures it again"
+            damaged.append((path, reason))
+        else:
+            cells[path.stem] = cell
+    return cells
+
+
+def _is_whole(
+    path: Path, cell: _Cell, tables: Mapping[str, Mapping[str, pa.Table]], damaged: list[tuple[Path, str]]
+) -> bool:
+    for kind, promised in cell.rows.items():
+        found = len(tables[kind][path.stem]) if path.stem in tables[kind] else 0
+        if found != promised:
+            damaged.append((path, f"left out: {promised} rows of {kind} belong to it, {found} could be read"))
+            return False
+    return True
+
+
+def _read_compacted(folder: Path, newer: list[str], damaged: list[tuple[Path, str]]) -> dict[str, pa.Table]:
+    """What was merged into one file a table, but for cells that were measured again since."""
+    tables: dict[str, pa.Table] = {}
+    for kind, schema in SCHEMAS.items():
+        if (path := folder / f"{kind}.parquet").exists():
+            try:
+                table, _ = read_part(path, schema, compacted=True)
+                if kind == "cells":
+                    _check_cells(table.column("key"), table.column("settings"), table.column("status"))
+            except DamagedError as reason:
+                damaged.append((path, f"left out with all that was merged: {reason}"))
+                return {}
+            tables[kind] = table.filter(pc.invert(pc.is_in(table.column("key"), pa.array(newer, pa.string()))))
+    return tables

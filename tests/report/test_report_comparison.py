@@ -1,0 +1,222 @@
+"""compare: what is a regression, what is not, and what cannot be judged."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from made_results import HARDWARE, Made, epochs
+
+from bnpbench.errors import BnpbenchError, NothingToCompare
+from bnpbench.report import Comparison, compare
+from bnpbench.results import Results
+
+Make = Callable[..., Made]
+OTHER_HARDWARE = {**HARDWARE, "cpu": "Another CPU"}
+
+
+def measured(
+    make: Make,
+    folder: str,
+    slower: float = 1.0,
+    *,
+    noise: float = 0.01,
+    methods: Sequence[str] = ("vanilla", "bnp"),
+    seeds: Sequence[int] = (1, 2, 3),
+    accuracy: float = 0.9,
+    hardware: Any = HARDWARE,
+    software: Any = None,
+    only: str | None = None,
+    **columns: Any,
+) -> Results:
+    """Twelve noisy epochs of each method and seed; ``slower`` than 1 s, all of them or only one method."""
+    random = np.random.default_rng(list(folder.encode()))
+    made = make(folder, hardware=hardware, software=software or {"torch": "2.14.1"})
+    for seed in seeds:
+        for method in methods:
+            factor = slower if only in (None, method) else 1.0
+            seconds = factor * random.normal(1.0, noise, 12)
+            counts = {"flops_model": 100, "operators_per_step": 10, **columns}
+            made.cell(method, seed=seed, rows=epochs(seconds.tolist(), [accuracy] * 12), **counts)
+    return made.read()
+
+
+def judged(comparison: Comparison, what: str) -> set[str]:
+    return {change.judgement for change in comparison.changes if change.what == what}
+
+
+@pytest.mark.parametrize(
+    ("slower", "noise", "exit_code"),
+    [(1.0, 0.01, 0), (1.03, 0.01, 0), (1.03, 0.2, 0), (1.10, 0.01, 1), (1.10, 0.3, 0), (0.8, 0.01, 0)],
+)
+def test_a_slow_down_needs_a_ratio_over_the_threshold_and_an_interval_that_excludes_it(
+    make: Make, slower: float, noise: float, exit_code: int
+) -> None:
+    comparison = compare(measured(make, "base", noise=noise), measured(make, "new", slower, noise=noise))
+    assert comparison.exit_code == exit_code
+    if slower == 1.10 and noise == 0.01:
+        assert judged(comparison, "seconds per epoch") == {"worse"}
+        assert judged(comparison, "ratio to vanilla") == {"within"}  # vanilla is slower as well
+    if slower == 0.8:
+        assert judged(comparison, "seconds per epoch") == {"better"}
+
+
+def test_a_slow_down_of_one_method_shows_in_its_ratio_too(make: Make) -> None:
+    comparison = compare(measured(make, "base"), measured(make, "new", 1.1, only="bnp"))
+    worse = {(change.method, change.what) for change in comparison.changes if change.judgement == "worse"}
+    assert worse == {("bnp", "seconds per epoch"), ("bnp", "ratio to vanilla")}
+
+
+def test_the_threshold_can_be_chosen(make: Make) -> None:
+    base, new = measured(make, "base"), measured(make, "new", 1.1)
+    assert compare(base, new, max_slowdown=0.2).exit_code == 0
+    assert compare(base, new, max_slowdown=0.02).exit_code == 1
+
+
+def test_few_epochs_are_not_judged(make: Make) -> None:
+    sides = []
+    for folder, seconds in (("base", 1.0), ("new", 2.0)):
+        made = make(folder)
+        made.cell("bnp", rows=epochs([seconds] * 3, [0.5] * 3))
+        sides.append(made.read())
+    comparison = compare(*sides)
+    assert judged(comparison, "seconds per epoch") == {"not judged"}
+    assert comparison.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "column", ["flops_model", "flops_method_counted", "flops_method_predicted", "operators_per_step"]
+)
+@pytest.mark.parametrize("value", [99, 101, None])
+def test_counts_are_exact(make: Make, column: str, value: int | None) -> None:
+    base, new = measured(make, "base", **{column: 100}), measured(make, "new", **{column: value})
+    comparison = compare(base, new)
+    assert comparison.exit_code == 1
+    assert {c.quantity for c in comparison.changes if c.judgement == "differs"} == {column}
+
+
+def test_operators_are_exact_only_under_one_torch(make: Make) -> None:
+    base = measured(make, "base")
+    new = measured(make, "new", software={"torch": "2.15.0"}, operators_per_step=11)
+    comparison = compare(base, new)
+    assert comparison.exit_code == 0
+    assert any("software differs: torch: 2.14.1 and 2.15.0" in note for note in comparison.notes)
+    assert judged(comparison, "seconds per epoch") == {"within"}  # the same hardware: compared
+    assert compare(base, measured(make, "other", software={"torch": "2.15.0"}, flops_model=1)).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "judgement"), [(0.9, "same"), (0.885, "within"), (0.87, "differs"), (0.93, "differs")]
+)
+def test_accuracy_of_cpu_runs_stays_within_the_tolerance(make: Make, accuracy: float, judgement: str) -> None:
+    comparison = compare(measured(make, "base"), measured(make, "new", accuracy=accuracy))
+    assert judged(comparison, "accuracy") == {judgement}
+    assert comparison.exit_code == (judgement == "differs")
+
+
+def test_accuracy_of_gpu_runs_is_shown_and_not_judged(make: Make) -> None:
+    comparison = compare(measured(make, "base", device="cuda"), measured(make, "new", accuracy=0.1, device="cuda"))
+    assert judged(comparison, "accuracy") == {"not judged"}
+    assert comparison.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "judgement"),
+    [("ok", "crashed", "worse"), ("oom", "ok", "better"), ("diverged", "oom", "differs")],
+)
+def test_another_status_is_a_change(make: Make, before: str, after: str, judgement: str) -> None:
+    comparison = compare(measured(make, "base", status=before), measured(make, "new", status=after))
+    assert judged(comparison, "status") == {judgement}
+
+
+def test_other_hardware_is_refused_with_the_fields(make: Make) -> None:
+    base, new = measured(make, "base"), measured(make, "new", hardware=OTHER_HARDWARE)
+    with pytest.raises(NothingToCompare, match=r"cpu: Made-up CPU and Another CPU") as error:
+        compare(base, new)
+    assert error.value.exit_code == 4
+
+
+def test_across_machines_only_what_does_not_depend_on_them_is_compared(make: Make) -> None:
+    base = measured(make, "base")
+    new = measured(make, "new", 1.5, hardware=OTHER_HARDWARE, only="bnp")
+    comparison = compare(base, new, across_machines=True)
+    assert {change.what for change in comparison.changes} == {"counts", "accuracy", "ratio to vanilla"}
+    assert judged(comparison, "ratio to vanilla") == {"not judged"}
+    assert comparison.exit_code == 0
+    dearer = measured(make, "other", hardware=OTHER_HARDWARE, flops_model=1)
+    assert compare(base, dearer, across_machines=True).exit_code == 1
+
+
+def test_a_clock_is_not_another_machine(make: Make) -> None:
+    base, new = measured(make, "base", clock_mhz_before=2000.0), measured(make, "new", clock_mhz_before=2100.0)
+    assert compare(base, new).exit_code == 0
+
+
+def test_an_unknown_machine_is_another_machine(make: Make) -> None:
+    with pytest.raises(NothingToCompare, match="unknown"):
+        compare(measured(make, "base", hardware=None), measured(make, "new", hardware=None, software={"torch": "3"}))
+
+
+def test_cells_of_one_side_are_listed(make: Make) -> None:
+    base, new = measured(make, "base", methods=("vanilla", "bn")), measured(make, "new", methods=("vanilla", "bnp"))
+    comparison = compare(base, new)
+    assert (len(comparison.shared), len(comparison.only_left), len(comparison.only_right)) == (3, 3, 3)
+    assert comparison.only_left[0].startswith("made: bn, N = 16, seed 1 (")
+    assert comparison.outcome == "same"
+
+
+def test_no_baseline_is_an_outcome_and_not_a_success(make: Make) -> None:
+    new = measured(make, "new")
+    empty = make("base")
+    empty.cell("bnp")
+    for base in (None, empty.read()):
+        comparison = compare(base, new)
+        assert (comparison.outcome, comparison.exit_code) == ("no baseline", 4)
+        assert "# Comparison: no baseline" in comparison.render()
+
+
+def test_nothing_shared_is_not_a_success(make: Make) -> None:
+    comparison = compare(measured(make, "base", methods=("bn",)), measured(make, "new", methods=("bnp",)))
+    assert (comparison.outcome, comparison.exit_code) == ("nothing shared", 4)
+
+
+def test_nothing_measured_is_an_error(make: Make) -> None:
+    empty = make("new")
+    empty.cell("bnp")
+    with pytest.raises(NothingToCompare, match="nothing was measured"):
+        compare(measured(make, "base"), empty.read())
+
+
+def test_of_several_environments_the_same_one_is_the_partner(make: Make) -> None:
+    measured(make, "base", software={"torch": "2.13.0"}, operators_per_step=1)
+    base = measured(make, "base")
+    assert len(base.environments) == 2
+    comparison = compare(base, measured(make, "new"))
+    assert comparison.exit_code == 0
+    assert not any("software" in note for note in comparison.notes)
+
+
+@pytest.mark.parametrize("format", ["markdown", "csv", "json"])
+def test_every_format_shows_the_regressions(make: Make, snapshot: Callable[[str, str], None], format: str) -> None:  # noqa: A002
+    base = make("base")
+    new = make("new", software={"torch": "2.14.1", "python": "3.12"})
+    for made, factor, flops in ((base, 1.0, 100), (new, 1.25, 101)):
+        for method in ("vanilla", "bnp"):
+            seconds = [2.0 * (factor if method == "bnp" else 1)] * 6
+            made.cell(method, rows=epochs(seconds, [0.5] * 6), flops_model=flops)
+        made.cell("bn|x", rows=epochs([1.0] * 6), commit=f"c{flops}")
+    comparison = compare(base.read(), new.read())
+    text = comparison.render(format)
+    if format == "json":
+        assert json.loads(text)[0]["sections"][0]["title"] == "Comparison: 4 regressions"
+    elif format == "csv":
+        ratios = [row for row in csv.DictReader(io.StringIO(text)) if row["table"] == "ratio to vanilla"]
+        assert {float(row["value"]) for row in ratios if row["method"] == "bnp"} == {1.25}
+    snapshot(f"comparison.{ {'markdown': 'md'}.get(format, format) }", text)
+    with pytest.raises(BnpbenchError):
+        comparison.render("xml")

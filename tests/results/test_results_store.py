@@ -1,0 +1,323 @@
+"""The store: parts are whole or absent, whatever dies or fills up in between."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from made_parts import ENVIRONMENT, block, canonicals, hashed, identity_of, store, written
+
+from bnpbench.errors import ResultsError
+from bnpbench.results import CELLS, EPOCHS, STEPS, Store, part, read_results
+
+HERE = Path(__file__).parent
+
+
+def temporary_files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.name.endswith(".tmp")]
+
+
+def test_the_schemas_have_the_documented_columns() -> None:
+    assert " ".join(EPOCHS.names) == (
+        "key block turn epoch train_loss train_accuracy validation_accuracy test_loss test_accuracy learning_rate "
+        "steps examples train_seconds evaluation_seconds other_seconds step_seconds_median step_seconds_p90 "
+        "energy_joules outlier"
+    )
+    assert " ".join(CELLS.names) == (
+        "key label block role settings method network dataset batch_size engine device devices seed threads precision "
+        "status message log parameters flops_model flops_method_predicted flops_method_counted flops_method_executed "
+        "bytes_per_step operators_per_step kernels_per_step bnp_form peak_memory_bytes energy_joules setup_seconds "
+        "warmup_seconds compile_seconds wall_seconds stopped_by engine_active cache_hits cache_misses train_examples "
+        "last_batch clock_mhz_before clock_mhz_after throttled bnpbench torch commit dirty worker started finished"
+    )
+    assert " ".join(STEPS.names) == (
+        "key epoch step layer neuron preconditioner kappa_hessian kappa_preconditioned kappa_gain kappa_d "
+        "gain_over_kappa_d_squared rank gap live_features live_rows"
+    )
+    for schema in (EPOCHS, CELLS, STEPS):
+        assert schema.metadata == {b"schema_version": b"1"}
+        assert all(field.nullable for field in schema)
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    cells, epochs, steps = block(1, 2, steps=3)
+    key = cells[0]["key"]
+    epochs[key][0] |= {"train_loss": math.nan, "test_accuracy": 0.5, "outlier": True, "turn": 4}
+    written(tmp_path, [(cells, epochs, steps)])
+    results = read_results(tmp_path)
+    assert results.damaged == []
+    row = results.epochs[results.epochs["key"] == key].iloc[0]
+    assert math.isnan(row["train_loss"])
+    assert row["test_accuracy"] == 0.5
+    assert row["outlier"] is True
+    nulls = results.epochs[["train_loss", "test_accuracy"]].isna()
+    whole = results.epochs["train_loss"].array.__arrow_array__()  # pandas' isna takes NaN for null; Arrow does not
+    assert whole.null_count == 3
+    assert nulls["test_accuracy"].sum() == 3
+    assert set(results.epochs["block"]) == {identity_of((cells, epochs, steps))}
+    assert len(results.steps) == 6
+    assert results.environments == {"0123456789ab": ENVIRONMENT}
+    for name in ("cells", "epochs", "steps"):
+        assert (
+            pq.read_schema(next((tmp_path / "made" / "0123456789ab" / name).iterdir())).metadata[b"schema_version"]
+            == b"1"
+        )
+
+
+def test_a_finished_block_is_known_again(tmp_path: Path) -> None:
+    made = block(1, 2)
+    kept = written(tmp_path, [made])
+    assert kept.finished(identity_of(made), canonicals(made))
+    assert not kept.finished("another", canonicals(made))
+    assert not kept.finished(identity_of(made), {**canonicals(made), **dict([hashed(3)])})
+    key = hashed(1)[0]
+    assert not kept.finished(identity_of(made), {key: '{"number": 1.0}'})
+
+
+@pytest.mark.parametrize(
+    ("status", "finished"),
+    [("ok", True), ("diverged", True), ("not-applicable", True), ("oom", False), ("timeout", False), ("error", False)],
+)
+def test_some_statuses_are_measured_again(tmp_path: Path, status: str, finished: bool) -> None:
+    made = block(1, status=status)
+    assert written(tmp_path, [made]).finished(identity_of(made), canonicals(made)) == finished
+
+
+@pytest.mark.parametrize("kind", ["cells", "epochs", "steps"])
+@pytest.mark.parametrize("damage", ["remove", "truncate", "flip"])
+def test_a_damaged_part_is_measured_again(tmp_path: Path, kind: str, damage: str) -> None:
+    made = block(1, 2, steps=2)
+    kept = written(tmp_path, [made])
+    path = kept.folder / kind / f"{hashed(1)[0]}.parquet"
+    whole = path.read_bytes()
+    if damage == "remove":
+        path.unlink()
+    else:
+        path.write_bytes(whole[:-20] if damage == "truncate" else whole[:60] + bytes([whole[60] ^ 1]) + whole[61:])
+    assert not kept.finished(identity_of(made), canonicals(made))
+    assert hashed(1)[0] not in set(read_results(tmp_path).cells["key"])
+    kept.write_block(*made)
+    assert kept.finished(identity_of(made), canonicals(made))
+
+
+def test_rows_of_an_earlier_measurement_do_not_stay(tmp_path: Path) -> None:
+    kept = written(tmp_path, [block(1, epochs=3, steps=2)])
+    cells, _, _ = block(1, run=1, status="not-applicable")
+    kept.write_block(cells)
+    results = read_results(tmp_path)
+    assert (len(results.cells), len(results.epochs), len(results.steps)) == (1, 0, 0)
+
+
+def test_epochs_so_far_stand_apart_until_the_block_is_written(tmp_path: Path) -> None:
+    kept = store(tmp_path)
+    made = block(1)
+    key = hashed(1)[0]
+    kept.write_partial(key, made[1][key][:1])
+    kept.write_partial(key, made[1][key])
+    assert pq.read_table(kept.folder / "epochs" / f"{key}.partial.parquet").num_rows == 2
+    results = read_results(tmp_path)
+    assert len(results.epochs) == 0
+    assert "unfinished" in results.damaged[0][1]
+    kept.write_block(*made)
+    assert read_results(tmp_path).damaged == []
+
+
+def test_unknown_columns_and_strays_are_errors_of_the_caller(tmp_path: Path) -> None:
+    cells, epochs, _ = block(1)
+    with pytest.raises(ValueError, match="no column colour"):
+        store(tmp_path).write_block([{**cells[0], "colour": 1}], epochs)
+    with pytest.raises(ValueError, match="that the block lacks"):
+        store(tmp_path).write_block(cells, {"another": []})
+    assert temporary_files(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["../../evil", "/etc/evil", ".", "..", ".hidden", "a/../../b", "a\x00b", "ü|x"])
+def test_no_name_leaves_the_folder(tmp_path: Path, name: str) -> None:
+    out = tmp_path / "deep" / "out"
+    made = Store(out, name, ENVIRONMENT)
+    made.write_suite({"name": name, "cells": []})
+    made.write_block(*block(1))
+    assert made.suite_folder.parent == out
+    assert {path.name for path in tmp_path.iterdir()} == {"deep"}
+    assert {path.name for path in (tmp_path / "deep").iterdir()} == {"out"}
+    assert set(read_results(out).cells["suite"]) == {name}
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "", "x" * 65, "a.b"])
+def test_no_key_block_or_environment_leaves_the_folder(tmp_path: Path, name: str) -> None:
+    cells, _, _ = block(1)
+    with pytest.raises(ResultsError, match="cannot name a file"):
+        store(tmp_path).write_block([{**cells[0], "key": name}])
+    with pytest.raises(ResultsError), store(tmp_path).lock(name):
+        pass
+    with pytest.raises(ResultsError):
+        store(tmp_path).log_path(name)
+    with pytest.raises(ResultsError):
+        Store(tmp_path, "suite", {"id": name})
+
+
+@pytest.mark.parametrize("obstacle", ["file", "name", "empty", "surrogate"])
+def test_an_output_that_cannot_be_written_is_one_clear_error(tmp_path: Path, obstacle: str) -> None:
+    place = tmp_path / "occupied"
+    place.write_text("")
+    out, suite = {
+        "file": (place, "s"),
+        "name": (tmp_path, "x" * 300),
+        "empty": (tmp_path, ""),
+        "surrogate": (tmp_path, "\udcff"),
+    }[obstacle]
+    with pytest.raises(ResultsError) as error:
+        Store(out, suite, ENVIRONMENT)
+    assert "\n" not in str(error.value)
+    if obstacle == "file":
+        assert str(place) in str(error.value)
+        assert "--out" in str(error.value)
+
+
+def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = written(tmp_path, [block(1, 2, run=1)])
+    real, calls = part.sync, [0]
+
+    def full(path: Path) -> None:
+        calls[0] += 1
+        if calls[0] == 4:
+            raise OSError(28, "No space left on device", str(path))
+        real(path)
+
+    monkeypatch.setattr(part, "sync", full)
+    with pytest.raises(ResultsError, match="No space left on device"):
+        kept.write_block(*block(1, 2, run=2))
+    monkeypatch.setattr(part, "sync", real)
+    assert set(read_results(tmp_path).cells["label"]) == {"run 1"}
+    assert temporary_files(tmp_path) == []
+
+
+CRASHING = """
+import os, sys
+from pathlib import Path
+from made_parts import block, written
+
+def die_before(renames, out):
+    made = written(out, [block(1, 2, 3, run=1, steps=1), block(9)])
+    real = Path.replace
+    def dying(self, target):
+        nonlocal renames
+        renames -= 1
+        if renames < 0:
+            os._exit(9)
+        return real(self, target)
+    Path.replace = dying
+    made.write_block(*block(1, 2, 3, run=2, steps=1))
+    os._exit(0)
+
+for renames in range(10):
+    child = os.fork() or die_before(renames, Path(sys.argv[1]) / str(renames))
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+def test_a_crash_between_any_two_parts_leaves_the_block_whole_or_unfinished(tmp_path: Path) -> None:
+    """Dies before the n-th of the block's nine renames; no row of one run stands beside another's."""
+    program = [sys.executable, "-c", CRASHING, str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    codes = subprocess.run(program, env=environment, check=True, capture_output=True, text=True).stdout.split()
+    assert codes == ["9"] * 9 + ["0"]
+    made = block(1, 2, 3)
+    for renames in range(10):
+        out = tmp_path / str(renames)
+        results = read_results(out)
+        assert hashed(9)[0] in set(results.cells["key"])  # the other block
+        mine = results.cells[results.cells["block"] == identity_of(made)]
+        assert len(mine) == (3 if renames == 9 else 0)
+        seconds = set(results.epochs[results.epochs["block"] == identity_of(made)]["train_seconds"])
+        assert seconds == ({2.0} if len(mine) else set())
+        kept = store(out)
+        assert kept.finished(identity_of(made), canonicals(made)) == (len(mine) == 3)
+        kept.write_block(*block(1, 2, 3, run=4, steps=1))
+        again = read_results(out)
+        assert set(again.cells["label"]) == {"run 0", "run 4"}
+        assert again.damaged == []
+        assert temporary_files(out) == []
+
+
+HOLDING = """
+import sys, time
+from pathlib import Path
+from made_parts import store
+with store(Path(sys.argv[1])).lock("abc") as held:
+    print("held" if held else "free", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_two_processes_never_hold_one_block(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDING, str(tmp_path)], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        kept = store(tmp_path)
+        with kept.lock("abc", wait=False) as held:
+            assert not held
+        with kept.lock("abd", wait=False) as held:
+            assert held
+        holder.kill()  # the kernel frees the lock of a dead process
+        holder.wait()
+        with kept.lock("abc") as held:
+            assert held
+    finally:
+        holder.kill()
+        holder.wait()
+        holder.stdout.close()
+    assert list((kept.folder / "locks").iterdir()) == []
+
+
+COUNTING = """
+import sys
+from pathlib import Path
+from made_parts import block, canonicals, identity_of, store
+kept, measured = store(Path(sys.argv[1])), 0
+for number in range(40):
+    made = block(number, run=int(sys.argv[2]))
+    with kept.lock(identity_of(made)):
+        if not kept.finished(identity_of(made), canonicals(made)):
+            kept.write_block(*made)
+            measured += 1
+print(measured)
+"""
+
+
+def test_two_runs_at_once_measure_every_cell_once(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    runs = [
+        subprocess.Popen(
+            [sys.executable, "-c", COUNTING, str(tmp_path), str(run)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for run in (1, 2)
+    ]
+    counts = [int(run.communicate(timeout=60)[0]) for run in runs]
+    assert sum(counts) == 40
+    results = read_results(tmp_path)
+    assert (len(results.cells), len(results.epochs), results.damaged) == (40, 80, [])
+    assert list((tmp_path / "made" / "0123456789ab" / "locks").iterdir()) == []
+
+
+def test_the_suite_document_is_replaced_whole(tmp_path: Path) -> None:
+    kept = store(tmp_path)
+    for version in (1, 2):
+        document: dict[str, Any] = {"name": "made", "description": f"ü {version}", "cells": []}
+        kept.write_suite(document)
+        assert json.loads((kept.suite_folder / "suite.json").read_text(encoding="utf-8")) == document
+    assert sorted(path.name for path in kept.suite_folder.iterdir()) == ["0123456789ab", "suite.json"]
