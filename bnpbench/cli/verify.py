@@ -1,0 +1,28 @@
+"""``bnpbench verify``: try the paper's statements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def verify(
+    statements: Annotated[
+        list[str] | None, typer.Argument(metavar="[STATEMENT...]", help="Such as theorem-4 proposition-6; all if none.")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Try them on this data set's activations too.")
+    ] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of the data sets.")] = None,
+    trials: Annotated[int, typer.Option(min=1, help="Random instances a statement is tried on.")] = 60,
+    seed: Annotated[int, typer.Option(min=0, help="Of all random numbers.")] = 0,
+) -> int:
+    """Try the paper's numbered statements; exit 1 if one fails inside its hypotheses."""
+    from bnpbench.theory import render
+    from bnpbench.theory import verify as try_statements
+
+    outcomes = try_statements(statements or None, data=data, data_dir=data_dir, trials=trials, seed=seed)
+    print(render(outcomes))
+    return int(any(outcome.verdict == "violated" for outcome in outcomes))
