@@ -1,0 +1,301 @@
+"""The object: which layers it takes, how it is attached, stored, copied and removed."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import io
+import pickle
+import weakref
+
+import pytest
+import torch
+from oracle import Watched
+from torch import Tensor, nn
+from torch.nn.utils import parametrizations
+from torch.nn.utils.parametrizations import weight_norm
+
+from bnpbench.bnp import BNP
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()
+
+
+def backward(model: nn.Module, seed: int = 0) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    model(torch.randn(5, 3, generator=generator, dtype=torch.float64)).square().mean().backward()
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.inner, self.decoder = nn.Embedding(6, 4), nn.Linear(4, 4), nn.Linear(4, 6)
+        self.decoder.weight = self.embedding.weight
+
+
+class OwnForward(nn.Linear):
+    def forward(self, h: Tensor) -> Tensor:
+        return nn.functional.linear(h, self.weight - self.weight.mean(), self.bias)
+
+
+def test_takes_every_linear_and_convolution_and_says_why_not_the_others() -> None:
+    tied = Tied()
+    model = nn.ModuleDict(
+        {
+            "linear": nn.Linear(2, 2),
+            "conv1": nn.Conv1d(2, 2, 1),
+            "conv2": nn.Conv2d(4, 4, 3, groups=2, bias=False),
+            "conv3": nn.Conv3d(2, 2, 3),
+            "tied": tied,
+            "again": tied.inner,  # one module under two names
+            "transposed": nn.ConvTranspose2d(2, 2, 3),
+            "norm": nn.BatchNorm2d(2),
+            "normed": weight_norm(nn.Linear(2, 2)),
+            "orthogonal": parametrizations.orthogonal(nn.Linear(2, 2)),
+            "lazy": nn.LazyLinear(3),
+            "own": OwnForward(2, 2),
+            "complex": nn.Linear(2, 2, dtype=torch.complex64),
+            "relu": nn.ReLU(),
+            "lstm": nn.LSTM(2, 2),
+        }
+    )
+    bnp = BNP(model)
+    assert bnp.layers == ("linear", "conv1", "conv2", "conv3", "tied.inner")
+    reasons = {
+        "tied.embedding": "neither", "tied.decoder": "tied", "transposed": "transposed", "norm": "neither",
+        "normed": "parametrized", "orthogonal": "parametrized", "lazy": "lazy", "own": "forward of its own",
+        "complex": "complex64", "lstm": "neither",
+    }  # fmt: skip
+    found = {name: reason for name, reason in bnp.skipped.items() if "parametrizations" not in name}
+    assert found.keys() == reasons.keys()
+    for name, reason in reasons.items():
+        assert reason in found[name], name
+
+
+def test_a_lazy_layer_is_taken_once_it_has_weights() -> None:
+    model = nn.Sequential(nn.LazyLinear(3))
+    assert BNP(model).layers == ()
+    model(torch.zeros(2, 5))
+    assert BNP(model).layers == ("0",)
+
+
+def test_distributed_tensors_are_left_alone(tmp_path: object) -> None:
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import distribute_tensor
+
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        model = network()
+        mesh = init_device_mesh("cpu", (1,))
+        model[0].weight = nn.Parameter(distribute_tensor(model[0].weight.detach(), mesh))
+        bnp = BNP(model)
+        assert bnp.layers == ("2",)
+        assert "sharded" in bnp.skipped["0"]
+    finally:
+        dist.destroy_process_group()
+
+
+def test_the_model_stays_what_it_was() -> None:
+    model = network()
+    kind, keys = type(model), list(model.state_dict())
+    parameters = [name for name, _ in model.named_parameters()]
+    bnp = BNP(model)
+    backward(model)
+    bnp.precondition()
+    assert (type(model), list(model.state_dict())) == (kind, keys)
+    assert [name for name, _ in model.named_parameters()] == parameters
+    bnp.remove()
+    assert not any(module._forward_hooks or module._forward_hooks_with_kwargs for module in model.modules())
+
+
+@pytest.mark.parametrize("copied", ["deepcopy", "pickle", "torch.save"])
+def test_copies_carry_no_live_hook(copied: str) -> None:
+    model = network()
+    bnp = BNP(model)
+    backward(model)
+    if copied == "deepcopy":
+        twin = copy.deepcopy(model)
+    elif copied == "pickle":
+        twin = pickle.loads(pickle.dumps(model))
+    else:
+        buffer = io.BytesIO()
+        torch.save(model, buffer)
+        buffer.seek(0)
+        twin = torch.load(buffer, weights_only=False)
+    reference = network()
+    reference_bnp = BNP(reference)
+    backward(reference)
+    backward(twin, seed=1)  # counts for nobody
+    bnp.precondition()
+    reference_bnp.precondition()
+    assert all(value.equal(reference_bnp.state_dict()[key]) for key, value in bnp.state_dict().items())
+    own = BNP(twin)
+    twin.zero_grad()
+    backward(twin)
+    own.precondition()
+    assert all(value.equal(reference_bnp.state_dict()[key]) for key, value in own.state_dict().items())
+
+
+def test_bnp_itself_cannot_be_copied() -> None:
+    bnp = BNP(network())
+    for action in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="state_dict"):
+            action(bnp)
+
+
+def test_nothing_keeps_a_graph_alive() -> None:
+    """Statistics are held, activations are not."""
+    model = network()
+    bnp = BNP(model)
+    rows = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    hidden = model[0](rows)
+    reference = weakref.ref(hidden)
+    loss = model[1:](hidden).sum()
+    del hidden
+    loss.backward()
+    del loss
+    gc.collect()
+    assert reference() is None
+    bnp.precondition()
+
+
+def test_attach_preconditions_before_each_step() -> None:
+    by_hand, attached = network(), network()
+    bnps = BNP(by_hand), BNP(attached)
+    optimizers = [torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9) for m in (by_hand, attached)]
+    handle = bnps[1].attach(optimizers[1])
+    for seed in range(3):
+        for model, optimizer in zip((by_hand, attached), optimizers, strict=True):
+            optimizer.zero_grad()
+            backward(model, seed)
+            if model is by_hand:
+                bnps[0].precondition()
+            optimizer.step()
+    for a, b in zip(by_hand.parameters(), attached.parameters(), strict=True):
+        assert a.equal(b)
+    handle.remove()
+    optimizers[1].zero_grad()
+    backward(attached)
+    raw = attached[0].weight.grad.clone()
+    optimizers[1].step()
+    assert attached[0].weight.grad.equal(raw)
+
+
+def test_attach_refuses_closures_and_optimizers_of_other_models() -> None:
+    model = network()
+    bnp = BNP(model)
+    with pytest.raises(ValueError, match="owns the weight of no layer"):
+        bnp.attach(torch.optim.SGD(network().parameters(), lr=0.1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    bnp.attach(optimizer)
+    backward(model)
+    weight = model[0].weight.detach().clone()
+    for step in (lambda: optimizer.step(lambda: 0.0), lambda: optimizer.step(closure=lambda: 0.0)):
+        with pytest.raises(ValueError, match="closure"):
+            step()
+    assert model[0].weight.equal(weight)
+    optimizer.step(closure=None)
+    assert not model[0].weight.equal(weight)
+
+
+def test_attach_touches_only_the_layers_of_that_optimizer() -> None:
+    model = network()
+    watched, bnp = Watched(model), BNP(model)
+    optimizer = torch.optim.SGD(model[2].parameters(), lr=0.1)
+    bnp.attach(optimizer)
+    backward(model)
+    raw = model[0].weight.grad.clone()
+    optimizer.step()
+    assert model[0].weight.grad.equal(raw)
+    assert bnp.state_dict()["0.running_mean"].equal(torch.zeros(3, dtype=torch.float64))
+    assert not bnp.state_dict()["2.running_mean"].equal(torch.zeros(4, dtype=torch.float64))
+    expected = watched.oracles["0"].step(watched.inputs["0"], raw, model[0].bias.grad)
+    bnp.attach(later := torch.optim.SGD(model[0].parameters(), lr=0.1))
+    later.step()
+    torch.testing.assert_close(model[0].weight.grad, expected.weight, rtol=1e-12, atol=1e-14)
+
+
+def test_remove_also_detaches() -> None:
+    model = network()
+    bnp = BNP(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    bnp.attach(optimizer)
+    bnp.remove()
+    backward(model)
+    raw = model[0].weight.grad.clone()
+    optimizer.step()
+    assert model[0].weight.grad.equal(raw)
+
+
+def test_state_round_trip() -> None:
+    model, twin = network(), network()
+    bnp, other = BNP(model), BNP(twin)
+    backward(model)
+    bnp.precondition()
+    state = bnp.state_dict()
+    assert list(state) == ["0.running_mean", "0.running_var", "2.running_mean", "2.running_var"]
+    assert (state["0.running_mean"].shape, state["2.running_var"].shape) == ((3,), (4,))
+    other.load_state_dict(state)
+    for net, preconditioner in ((model, bnp), (twin, other)):
+        net.zero_grad()
+        backward(net, seed=1)
+        preconditioner.precondition()
+    assert model[0].weight.grad.equal(twin[0].weight.grad)
+    assert not state["0.running_mean"].equal(bnp.state_dict()["0.running_mean"]), "a state must be a copy"
+
+
+def test_a_state_of_another_model_is_refused_whole() -> None:
+    bnp = BNP(network())
+    state = bnp.state_dict()
+    for bad, message in (
+        ({k: v for k, v in state.items() if k != "2.running_var"}, "missing .*2.running_var"),
+        ({**state, "9.running_mean": torch.zeros(3)}, "unexpected .*9.running_mean"),
+        ({**state, "0.running_mean": torch.full((3,), 7.0), "2.running_var": torch.zeros(9)}, "2.running_var"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            bnp.load_state_dict(bad)
+    assert not bnp.state_dict()["0.running_mean"].any()
+
+
+@pytest.mark.parametrize("options", [{"statistics": "moving"}, {"rho": 1.5}, {"eps1": -1.0}, {"eps2": -1e-9}])
+def test_options_out_of_range(options: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"statistics must|rho in"):
+        BNP(network(), **options)
+
+
+def test_ablations() -> None:
+    """center=False takes mu = 0 in steps 4 and 5, standardize=False takes sigma~^2 = 1; both leave G/q^2."""
+    for center in (True, False):
+        for standardize in (True, False):
+            model = nn.Linear(3, 2).double()
+            bnp = BNP(model, center=center, standardize=standardize)
+            rows = 1 + torch.randn(2, 3, dtype=torch.float64)
+            model(rows).square().sum().backward()
+            weight, bias = model.weight.grad.clone(), model.bias.grad.clone()
+            bnp.precondition()
+            mean = bnp.state_dict()["running_mean"] * center
+            variance = bnp.state_dict()["running_var"]
+            damped = variance + 0.01 * variance.max() + 1e-4 if standardize else torch.ones(3, dtype=torch.float64)
+            expected = (weight - bias[:, None] * mean) / damped / 1.5
+            torch.testing.assert_close(model.weight.grad, expected, rtol=1e-12, atol=1e-14)
+            torch.testing.assert_close(model.bias.grad, bias / 1.5 - expected @ mean, rtol=1e-12, atol=1e-14)
+
+
+def test_a_model_that_is_cast_later_keeps_its_statistics() -> None:
+    model = network().float()
+    bnp = BNP(model)
+    model(torch.randn(4, 3)).sum().backward()
+    bnp.precondition()
+    before = bnp.state_dict()["0.running_mean"]
+    model.zero_grad()
+    model.double()
+    backward(model)
+    bnp.precondition()
+    after = bnp.state_dict()["0.running_mean"]
+    assert after.dtype == torch.float64
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(5, 3, generator=generator, dtype=torch.float64)
+    torch.testing.assert_close(after, 0.99 * before.double() + 0.01 * rows.mean(0), rtol=1e-12, atol=1e-14)
