@@ -145,7 +145,7 @@ def not_applicable(model: nn.Module, input_shape: tuple[int, ...], batch_size: i
         input_shape: the shape of one example as the network reads it (``bnpbench.networks.reads``).
         batch_size: examples in a training step.
     """
-    copy = deepcopy(model, {id(tensor): _on_meta(tensor) for tensor in [*model.parameters(), *model.buffers()]}).train()
+    copy = deepcopy(model, {id(tensor): _on_meta(tensor) for tensor in [*model.parameters(), *model.buffers()]})
 
     def look(name: str, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         shape = inputs[0].shape
