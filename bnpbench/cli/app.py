@@ -13,6 +13,7 @@ from bnpbench.cli.env import env
 from bnpbench.cli.new import new
 from bnpbench.cli.report import report
 from bnpbench.cli.run import run
+from bnpbench.cli.verify import verify
 
 app = typer.Typer(
     name="bnpbench",
@@ -22,7 +23,7 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (run, report, compare, check, new, env):
+for command in (run, report, compare, verify, check, new, env):
     app.command()(command)
 app.add_typer(data, name="data")
 
