@@ -154,6 +154,7 @@ def half_a_bomb(path: Path) -> None:
     Image.new("1", (10_000, 10_000)).save(path, "PNG")  # PIL only warns of these
 
 
+@pytest.mark.filterwarnings("default::PIL.Image.DecompressionBombWarning")  # as outside of these tests
 @pytest.mark.parametrize(
     ("damage", "words"),
     [(corrupt, "cannot be decoded"), (cut_short, "cannot be decoded"), (bomb, "bomb"), (half_a_bomb, "bomb")],
