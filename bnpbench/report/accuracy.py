@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from bnpbench.report.cells import Place, measured, published
 from bnpbench.report.document import Record, Section, Table
@@ -15,7 +15,7 @@ from bnpbench.report.view import Cell, View
 
 _METRIC = "test_accuracy"
 _DIGITS = 4
-Series = dict[int, float]
+Series = Mapping[int, float]
 
 
 def accuracy(view: View, groups: Sequence[Group]) -> Section:

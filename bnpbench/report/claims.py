@@ -210,8 +210,8 @@ def paired_times(
     return pairs
 
 
-def _sampled(view: View, side: Seeds, metric: str, at: At) -> tuple[dict[str, dict[int, float]], list[str]]:
-    found: dict[str, dict[int, float]] = {}
+def _sampled(view: View, side: Seeds, metric: str, at: At) -> tuple[dict[str, Mapping[int, float]], list[str]]:
+    found: dict[str, Mapping[int, float]] = {}
     reasons = []
     for seed, cell in side.items():
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -53,58 +52,71 @@ class Group:
         return next((cell.label for cell in self.cells if cell.kind == kind), None)
 
 
-def grouped(cells: Sequence[Cell]) -> list[Group]:
-    """Groups in the suite's order, told apart by as few settings as will do.
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """How the cells of a suite differ, apart from method, batch size and seed.
 
-    A setting that follows from method and batch size (an overridden learning rate) tells nothing apart.
+    Attributes:
+        cells: in the suite's order.
+        differing: dotted setting to what each cell has there, for the settings that vary.
     """
-    paths = _telling(cells)
-    groups: dict[tuple[str, ...], list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault(tuple(_at(cell, path) for path in paths), []).append(cell)
-    return [
-        Group(
-            ", ".join(f"{path} = {told(json.loads(value))}" for path, value in zip(paths, values, strict=True)),
-            tuple(members),
-        )
-        for values, members in groups.items()
-    ]
+
+    cells: tuple[Cell, ...]
+    differing: dict[str, list[Any]]
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """Cells that share a table, told apart by as few settings as will do.
+
+        A setting that follows from method and batch size (an overridden learning rate) tells nothing apart.
+        """
+        paths = self._telling()
+        members: dict[tuple[str, ...], list[int]] = {}
+        for index, place in enumerate(zip(*(map(repr, self.differing[path]) for path in paths), strict=True)):
+            members.setdefault(place, []).append(index)
+        if not paths:
+            members = {(): list(range(len(self.cells)))}
+        return [
+            Group(
+                ", ".join(f"{path} = {told(self.differing[path][indices[0]])}" for path in paths),
+                tuple(self.cells[index] for index in indices),
+            )
+            for indices in members.values()
+        ]
+
+    def _telling(self) -> list[str]:
+        identities = [(cell.label, cell.batch_size, cell.seed) for cell in self.cells]
+        columns = {path: list(map(repr, values)) for path, values in self.differing.items()}
+
+        def tells(chosen: Iterable[str]) -> int:
+            return len(set(zip(identities, *(columns[path] for path in chosen), strict=True)))
+
+        paths = list(columns)
+        whole = tells(paths)
+        for path in sorted(paths, key=_reluctance):
+            rest = [other for other in paths if other != path]
+            if tells(rest) == whole:
+                paths = rest
+        return paths
 
 
-def varying(cells: Sequence[Cell]) -> dict[str, dict[str, list[Cell]]]:
-    """Dotted setting to its values (as JSON) and their cells, for all settings but the axes that vary."""
-    found: dict[str, dict[str, list[Cell]]] = {}
-    names = dict.fromkeys(name for cell in cells for name in cell.settings if name not in _AXES)
-    for name in names:
-        if len({json.dumps(cell.settings.get(name), sort_keys=True) for cell in cells}) == 1:
+def layout(cells: Sequence[Cell]) -> Layout:
+    """Finds the settings that vary."""
+    differing: dict[str, list[Any]] = {}
+    for name in dict.fromkeys(name for cell in cells for name in cell.settings if name not in _AXES):
+        values = [cell.settings.get(name) for cell in cells]
+        if all(value == values[0] for value in values):
             continue
-        leaves = dict.fromkeys(path for cell in cells for path in _paths(name, cell.settings.get(name)))
-        tables = {path.rpartition(".")[0] for path in leaves}
-        for path in leaves:
-            if path in tables:  # another cell's value is empty where this one's is a table
-                continue
-            values: dict[str, list[Cell]] = {}
-            for cell in cells:
-                values.setdefault(_at(cell, path), []).append(cell)
-            if len(values) > 1:
-                found[path] = values
-    return found
+        paths = dict.fromkeys(path for value in _distinct(values) for path in _paths(name, value))
+        tables = {path.rpartition(".")[0] for path in paths}
+        for path in paths:
+            if path not in tables:  # another cell's value may be empty where this one's is a table
+                differing[path] = [_at(cell, path) for cell in cells]
+    return Layout(tuple(cells), {path: values for path, values in differing.items() if len(_distinct(values)) > 1})
 
 
-def _telling(cells: Sequence[Cell]) -> list[str]:
-    paths = list(varying(cells))
-    identities = [(cell.label, cell.batch_size, cell.seed) for cell in cells]
-    columns = {path: [_at(cell, path) for cell in cells] for path in paths}
-
-    def tells(chosen: Iterable[str]) -> int:
-        return len(set(zip(identities, *(columns[path] for path in chosen), strict=True)))
-
-    whole = tells(paths)
-    for path in sorted(paths, key=_reluctance):
-        rest = [other for other in paths if other != path]
-        if tells(rest) == whole:
-            paths = rest
-    return paths
+def _distinct(values: Sequence[Any]) -> list[Any]:
+    return list({repr(value): value for value in values}.values())
 
 
 def _reluctance(path: str) -> int:
@@ -121,8 +133,8 @@ def _paths(name: str, value: Any) -> Iterable[str]:
         yield name
 
 
-def _at(cell: Cell, path: str) -> str:
+def _at(cell: Cell, path: str) -> Any:
     value: Any = cell.settings
     for name in path.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None
-    return json.dumps(value, sort_keys=True)
+    return value

@@ -60,10 +60,12 @@ def value(view: View, cell: Cell, metric: str, at: At = "last", target: float | 
     return float(found)
 
 
-def times(view: View, cell: Cell, metric: str, at: At = "all") -> dict[int, float]:
+def times(view: View, cell: Cell, metric: str, at: At = "all") -> Mapping[int, float]:
     """Epoch to time, of the epochs that ``at`` picks. Raises NoDataError where there is none."""
     require_ok(cell)
-    series = {epoch: seconds for epoch, seconds in view.series(cell, metric).items() if 0 <= seconds < math.inf}
+    series = view.series(cell, metric)
+    if not math.isfinite(sum(series.values())) or min(series.values(), default=0) < 0:
+        series = {epoch: seconds for epoch, seconds in series.items() if 0 <= seconds < math.inf}
     if not series:
         raise NoDataError(f"no {metric}")
     if at in ("all", "area"):

@@ -8,7 +8,7 @@ from bnpbench.report.advice import advice
 from bnpbench.report.claims import Verdict, view_verdicts
 from bnpbench.report.costs import costs
 from bnpbench.report.document import RENDERERS, Chapter, Record, Section, Table
-from bnpbench.report.groups import grouped
+from bnpbench.report.groups import layout
 from bnpbench.report.references import references
 from bnpbench.report.summary import damaged, deviations, overview, settings, strays, unfinished
 from bnpbench.report.text import dash, decimals, fixed, significant
@@ -45,7 +45,8 @@ def chapters(results: Results) -> list[Chapter]:
 
 
 def _sections(view: View) -> list[Section]:
-    groups = grouped(view.cells)
+    arranged = layout(view.cells)
+    groups = arranged.groups
     sections = [
         overview(view),
         claims(view),
@@ -55,9 +56,9 @@ def _sections(view: View) -> list[Section]:
         time_to_accuracy(view, groups),
         costs(view, groups),
         references(view),
-        unfinished(view),
+        unfinished(view, groups),
         strays(view),
-        settings(view),
+        settings(view, arranged),
     ]
     return [
         section

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bnpbench.report.document import Record, Section, Table
-from bnpbench.report.groups import grouped, varying
+from bnpbench.report.groups import Group, Layout
 from bnpbench.report.text import span, told
 from bnpbench.report.view import Cell, View
 
@@ -29,18 +28,24 @@ def overview(view: View) -> Section:
     )
 
 
-def settings(view: View) -> Section:
+def settings(view: View, layout: Layout) -> Section:
     """What all cells share, and what follows from the method or the batch size."""
-    differing = varying(view.cells)
-    shared = {
-        name: value
-        for name, value in (view.cells[0].settings.items() if view.cells else ())
-        if name not in ("method", "batch_size", "seed") and not any(path.split(".")[0] == name for path in differing)
-    }
-    lines = [f"{name} = {told(value)}" for name, value in shared.items() if value not in (None, False, 0, "none", [])]
-    for path, values in differing.items():
-        told_values = [f"{told(json.loads(value))} ({_whose(cells, view)})" for value, cells in values.items()]
-        lines.append(f"{path} = {'; '.join(_first(told_values))}")
+    varying = {path.split(".")[0] for path in layout.differing} | {"method", "batch_size", "seed"}
+    shared = view.cells[0].settings if view.cells else {}
+    lines = [
+        f"{name} = {told(value)}"
+        for name, value in shared.items()
+        if name not in varying and value not in (None, False, 0, "none", [])
+    ]
+    for path, values in layout.differing.items():
+        owners: dict[str, list[Cell]] = {}
+        for cell, value in zip(view.cells, values, strict=True):
+            owners.setdefault(told(value), []).append(cell)
+        lines.append(
+            f"{path} = {'; '.join(f'{value} ({_whose(owners[value], view)})' for value in list(owners)[:_SHOWN])}"
+        )
+        if len(owners) > _SHOWN:
+            lines[-1] += f"; and {len(owners) - _SHOWN} more"
     return Section("Settings", tuple(lines))
 
 
@@ -75,11 +80,11 @@ def deviations(view: View) -> Section | None:
     return Section("Deviations", tuple(lines)) if lines else None
 
 
-def unfinished(view: View) -> Section | None:
+def unfinished(view: View, groups: Sequence[Group]) -> Section | None:
     """Cells without a whole measurement, and why; None where every cell has one."""
     places: dict[tuple[str, ...], list[Cell]] = {}
-    several = len(grouped(view.cells)) > 1
-    titles = {cell.key: group.title for group in grouped(view.cells) for cell in group.cells}
+    several = len(groups) > 1
+    titles = {cell.key: group.title for group in groups for cell in group.cells}
     for cell in view.cells:
         if not cell.ok:
             settings = [titles[cell.key]] if several else []

@@ -64,7 +64,7 @@ def span(numbers: Iterable[int]) -> str:
 
 def plain(text: str) -> str:
     """Text without control characters: a terminal shows it and obeys none of it."""
-    return "".join(_visible(letter) for letter in str(text))
+    return text if text.isprintable() else "".join(map(_visible, text))
 
 
 def markdown(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bnpbench.report.advice import noise
 from bnpbench.report.cells import Place, measured, published
@@ -167,7 +167,7 @@ def _reached(view: View, group: Group, cells: Sequence[Cell], target: float) -> 
     return texts, records
 
 
-def _times(view: View, cell: Cell) -> dict[int, float]:
+def _times(view: View, cell: Cell) -> Mapping[int, float]:
     try:
         return times(view, cell, _METRIC)
     except NoDataError:

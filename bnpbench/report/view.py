@@ -107,16 +107,19 @@ class View:
     strays: tuple[Cell, ...]
     epochs: Rows
     steps: Rows
+    _series: dict[tuple[str, str], Mapping[int, float]] = field(default_factory=dict, repr=False)
 
     @cached_property
     def by_key(self) -> dict[str, Cell]:
         """Key to cell, trials included."""
         return {cell.key: cell for cell in (*self.trials, *self.cells)}
 
-    def series(self, cell: Cell, name: str) -> dict[int, float]:
+    def series(self, cell: Cell, name: str) -> Mapping[int, float]:
         """Epoch to value of a column of epochs; missing values are left out, NaN stays."""
-        pairs = zip(self.epochs.of(cell.key, "epoch"), self.epochs.of(cell.key, name), strict=True)
-        return {epoch: float(value) for epoch, value in pairs if epoch is not None and value is not None}
+        if (cell.key, name) not in self._series:
+            pairs = zip(self.epochs.of(cell.key, "epoch"), self.epochs.of(cell.key, name), strict=True)
+            self._series[cell.key, name] = {e: float(v) for e, v in pairs if e is not None and v is not None}
+        return self._series[cell.key, name]
 
     def paired(self, left: Cell, right: Cell) -> bool:
         """Whether both were measured in turn, in one process."""

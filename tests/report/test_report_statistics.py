@@ -59,6 +59,14 @@ def test_the_bootstrap_of_the_median_is_scipys(n: int) -> None:
     assert found.value == np.median(values)
 
 
+@pytest.mark.parametrize("n", [6, 13, 100])
+def test_counting_equal_resamples_once_changes_nothing(n: int) -> None:
+    values = np.sort(np.random.default_rng(n).normal(size=n))
+    medians = np.sort(resampled_medians(values))
+    found = median_interval(values.tolist())
+    assert (found.low, found.high) == (medians[250], medians[9750])
+
+
 @pytest.mark.parametrize("n", [7, 61])
 def test_an_odd_resamples_median_has_the_exact_distribution(n: int) -> None:
     """The median of n draws is at most the k-th value when more than half of the draws are."""
