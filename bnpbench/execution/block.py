@@ -22,7 +22,8 @@ from bnpbench.measure import machine
 from bnpbench.suite import Cell
 from bnpbench.training import state
 from bnpbench.training.accounting import Costs
-from bnpbench.training.trainer import Examples, Row, Trainer, diverged
+from bnpbench.training.examples import Examples, Streamed, examples_of
+from bnpbench.training.trainer import Row, Trainer, diverged
 
 CHECKPOINT_SECONDS = 1.0  # training that a crash may cost; a checkpoint takes some milliseconds
 
@@ -38,6 +39,8 @@ class Member:
     message: str | None = None
     stopped_by: str | None = None
     rows: list[Row] = field(default_factory=list)
+    train_examples: int | None = None
+    last_batch: int | None = None
     setup_seconds: float = 0.0
     warmup_seconds: float = 0.0
     wall_seconds: float = 0.0
@@ -46,7 +49,7 @@ class Member:
     random: Any = None  # the process-wide random states, while another member runs
 
     def end(self, status: str, message: str | None = None) -> None:
-        self.status, self.message, self.trainer = status, message, None
+        self.status, self.message, self.trainer = status, message or self.message, None
 
 
 def run_block(request: RunBlock, emit: Callable[[Any], None]) -> None:
@@ -104,23 +107,21 @@ class BlockRun:
         begin = time.perf_counter()
         machine.reset_peak_memory(self.device)
         member.clock_mhz_before = machine.clock_mhz(self.device)
-        member.trainer = Trainer(member.cell, self.resident_examples(member.cell), self.device)
+        examples = self.examples_of(member.cell)
+        if isinstance(examples, Streamed):
+            member.message = f"input rate: {examples.rate:.0f} images a second"
+        member.trainer = Trainer(member.cell, examples, self.device)
+        member.train_examples = member.trainer.steps * member.cell.settings.batch_size
+        member.last_batch = member.trainer.last_batch
         member.setup_seconds = time.perf_counter() - begin
 
-    def resident_examples(self, cell: Cell) -> Examples:
+    def examples_of(self, cell: Cell) -> Examples:
         """The cell's data on the device, loaded once for all members that share it."""
         s = cell.settings
-        key = (s.dataset, s.train_limit, s.validation, s.seed if s.validation else 0, s.network)
+        of_seed = s.seed if s.validation else None
+        key = (s.dataset, s.network, s.augment, s.train_limit, s.validation, of_seed)
         if key not in self.examples:
-            data = datasets.load(
-                s.dataset,
-                datasets.root(self.request.data_dir),
-                train_limit=s.train_limit,
-                validation=s.validation,
-                seed=s.seed,
-            )
-            classes = datasets.describe(s.dataset).classes
-            self.examples[key] = Examples.resident(data, classes, s.network, self.device)
+            self.examples[key] = examples_of(s, datasets.root(self.request.data_dir), self.device)
         return self.examples[key]
 
     def warm_up(self, member: Member) -> None:
@@ -194,7 +195,8 @@ class BlockRun:
             "engine_active": s.engine if member.rows else None,
             "cache_hits": 0,
             "cache_misses": 0,
-            "train_examples": member.rows[-1]["examples"] if member.rows else None,
+            "train_examples": member.train_examples,
+            "last_batch": member.last_batch,
             "clock_mhz_before": member.clock_mhz_before,
             "clock_mhz_after": machine.clock_mhz(self.device),
             "throttled": machine.throttled(self.device),

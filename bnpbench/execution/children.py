@@ -33,7 +33,7 @@ class Child:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["bnpbench.execution.preload"])
         self.channel, far_end = context.Pipe(duplex=False)
-        self.process: BaseProcess = context.Process(target=serve, args=(far_end, request, log), daemon=True)
+        self.process: BaseProcess = context.Process(target=serve, args=(far_end, request, log))
         with _environment(MALLOC), _no_main_module():
             self.process.start()
         far_end.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from bnpbench import datasets, networks
@@ -30,11 +31,11 @@ def preflight(request: Preflight) -> dict[str, Costs]:
     for cell in request.cells:
         settings = cell.settings.model_copy(update=NOT_IN_COSTS)
         if settings not in found:
-            found[settings] = _costs(settings)
+            found[settings] = _costs(settings, root)
         answer[cell.key] = found[settings]
     return answer
 
 
-def _costs(settings: Settings) -> Costs:
-    shape = datasets.describe(settings.dataset)
+def _costs(settings: Settings, root: Path) -> Costs:
+    shape = datasets.describe(settings.dataset, root)
     return costs(settings, networks.reads(settings.network, shape.input), shape.classes)

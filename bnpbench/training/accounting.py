@@ -75,7 +75,8 @@ def costs(settings: Settings, input_shape: tuple[int, ...], classes: int) -> Cos
 
 
 def _model(settings: Settings, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-    return methods.build_model(settings, input_shape, classes, torch.Generator()).to(META).train()
+    with META:
+        return methods.build_model(settings, input_shape, classes, torch.Generator("cpu")).train()
 
 
 def _step(settings: Settings, model: nn.Module, input_shape: tuple[int, ...], classes: int) -> Step:
@@ -83,9 +84,9 @@ def _step(settings: Settings, model: nn.Module, input_shape: tuple[int, ...], cl
     examples = settings.batch_size
     step = Step(
         model,
-        torch.empty(examples, *input_shape, device=META),
         torch.empty(examples, dtype=torch.int64, device=META),
         build_optimizer(settings, model),
+        images=torch.empty(examples, *input_shape, device=META),
         bnp=methods.preconditioner(settings, model),
         penalty=methods.penalty(settings, model),
         augment=augmentation(settings.augment, torch.Generator()),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from torch import Tensor
 
@@ -18,11 +18,11 @@ class Eager:
     def __init__(self, step: Step) -> None:
         self.step = step
 
-    def run(self, batches: tuple[Tensor, ...], lr: Tensor, rates: Mapping[int, float], clock: Clock) -> None:
-        """One step a batch of indices.
+    def run(self, batches: Iterable[tuple[Tensor, ...]], lr: Tensor, rates: Mapping[int, float], clock: Clock) -> None:
+        """One step a batch.
 
         Args:
-            batches: one (batch,) index tensor a step, on the device.
+            batches: the step's arguments.
             lr: the optimizer's 0-d learning rate.
             rates: the learning rate to set before a step, by the step's number, where it changes.
             clock: is told of every step's end.
@@ -31,7 +31,7 @@ class Eager:
         for number, batch in enumerate(batches):
             if number in rates:
                 lr.fill_(rates[number])
-            step(batch)
+            step(*batch)
             lap()
 
 

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
-EVALUATION_BATCH = 1000
+from bnpbench.training.examples import Pairs
 
 
 @torch.no_grad()
-def evaluate(model: nn.Module, images: Tensor, labels: Tensor) -> tuple[float, float]:
-    """Mean loss and accuracy in eval mode; the last, shorter batch counts by its size.
+def evaluate(model: nn.Module, batches: Pairs, device: torch.device) -> tuple[float, float]:
+    """Mean loss and accuracy in eval mode; a shorter last batch counts by its size.
 
     Args:
         model: is left in train mode.
-        images: (examples, ...).
-        labels: (examples,) int64.
+        batches: images and labels on ``device``.
+        device: where the sums are kept until the end.
     """
     model.eval()
-    loss = torch.zeros((), dtype=torch.float64, device=images.device)
-    correct = torch.zeros((), dtype=torch.int64, device=images.device)
-    for x, y in zip(images.split(EVALUATION_BATCH), labels.split(EVALUATION_BATCH), strict=True):
-        output = model(x)
-        loss += F.cross_entropy(output, y, reduction="sum")
-        correct += (output.argmax(1) == y).sum()
+    loss = torch.zeros((), dtype=torch.float64, device=device)
+    correct = torch.zeros((), dtype=torch.int64, device=device)
+    count = 0
+    for images, labels in batches:
+        output = model(images)
+        loss += F.cross_entropy(output, labels, reduction="sum")
+        correct += (output.argmax(1) == labels).sum()
+        count += len(labels)
     model.train()
-    return loss.item() / len(labels), correct.item() / len(labels)
+    return loss.item() / count, correct.item() / count

@@ -29,8 +29,8 @@ def build_optimizer(settings: Settings, model: nn.Module, lr: Tensor | None = No
     }
     optimizer: torch.optim.Optimizer
     if options.kind == "sgd":
-        momentum = {"momentum": options.momentum, "nesterov": options.nesterov}
-        optimizer = torch.optim.SGD(model.parameters(), **momentum, **common)
+        momentum, nesterov = options.momentum, options.nesterov
+        optimizer = torch.optim.SGD(model.parameters(), momentum=momentum, nesterov=nesterov, **common)
     else:
         optimizer = torch.optim.Adam(model.parameters(), betas=options.betas, eps=options.eps, **common)
     if lr is not None:  # afterwards: the constructors would read a tensor back to check its sign

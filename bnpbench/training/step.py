@@ -21,8 +21,8 @@ class Step:
 
     Args:
         model: in train mode.
-        images: (examples, ...) on the device.
-        labels: (examples,) int64 on the device.
+        labels: of all training examples, (examples,) int64 on the device.
+        images: of all of them, (examples, ...) on the device, where they are resident.
         optimizer: over the model's parameters, its learning rate a 0-d tensor.
         bnp: the preconditioner, if the method has one.
         penalty: gives a term that is added to the loss before the backward pass, if the method has one.
@@ -32,10 +32,10 @@ class Step:
     def __init__(
         self,
         model: nn.Module,
-        images: Tensor,
         labels: Tensor,
         optimizer: torch.optim.Optimizer,
         *,
+        images: Tensor | None = None,
         bnp: BNP | None = None,
         penalty: Callable[[], Tensor] | None = None,
         augment: Callable[[Tensor], Tensor] | None = None,
@@ -43,12 +43,19 @@ class Step:
         self.model, self.images, self.labels, self.optimizer = model, images, labels, optimizer
         self.bnp, self.penalty, self.augment = bnp, penalty, augment
         self.parameters = list(model.parameters())
-        self.loss_sum = torch.zeros((), dtype=torch.float64, device=images.device)
+        self.loss_sum = torch.zeros((), dtype=torch.float64, device=labels.device)
         self.predicted = torch.full_like(labels, -1)
 
-    def __call__(self, index: Tensor) -> None:
-        """One step on the examples ``index`` (batch,), int64."""
-        images, labels = self.images.index_select(0, index), self.labels.index_select(0, index)
+    def __call__(self, index: Tensor, images: Tensor | None = None, labels: Tensor | None = None) -> None:
+        """One step.
+
+        Args:
+            index: numbers of the examples, (batch,) int64.
+            images, labels: of these examples, where they are streamed; else they are gathered.
+        """
+        if images is None or labels is None:
+            assert self.images is not None
+            images, labels = self.images.index_select(0, index), self.labels.index_select(0, index)
         if self.augment is not None:
             images = self.augment(images)
         for parameter in self.parameters:

@@ -5,21 +5,20 @@ from __future__ import annotations
 import gc
 import math
 import time
-from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from bnpbench import methods, networks
-from bnpbench.datasets import Data
+from bnpbench import methods
 from bnpbench.measure import machine
 from bnpbench.measure.clock import Reading, clock_for
-from bnpbench.suite import Cell, NetworkOptions
+from bnpbench.suite import Cell
 from bnpbench.training.augmentation import augmentation
 from bnpbench.training.engines import ENGINES
 from bnpbench.training.evaluation import evaluate
+from bnpbench.training.examples import Examples, Resident
 from bnpbench.training.optimizers import build_optimizer
 from bnpbench.training.schedule import Schedule
 from bnpbench.training.state import TrainingState, seed_for
@@ -28,43 +27,12 @@ from bnpbench.training.step import Step
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Examples:
-    """The data of a cell, resident on its device."""
-
-    train_x: Tensor
-    train_y: Tensor
-    test_x: Tensor
-    test_y: Tensor
-    validation_x: Tensor | None
-    validation_y: Tensor | None
-    classes: int
-
-    @classmethod
-    def resident(cls, data: Data, classes: int, network: NetworkOptions, device: torch.device) -> Examples:
-        """Moved to ``device``, in the shape that ``network`` reads."""
-
-        def images(x: Tensor) -> Tensor:
-            return x.reshape(len(x), *networks.reads(network, tuple(x.shape[1:]))).to(device)
-
-        held_x, held_y = data.validation_x, data.validation_y
-        return cls(
-            images(data.train_x),
-            data.train_y.to(device),
-            images(data.test_x),
-            data.test_y.to(device),
-            None if held_x is None else images(held_x),
-            None if held_y is None else held_y.to(device),
-            classes,
-        )
-
-
 class Trainer:
     """A cell's network, method and optimizer on its data.
 
     Args:
         cell: what to train.
-        examples: resident data.
+        examples: its data.
         device: where.
         make_clock: gives the clock of an epoch; tests put a fake one here.
     """
@@ -80,7 +48,7 @@ class Trainer:
         )
         torch.manual_seed(seed_for(settings.seed, "global"))
         start = torch.Generator().manual_seed(seed_for(settings.seed, "weights"))
-        model = methods.build_model(settings, tuple(examples.train_x.shape[1:]), examples.classes, start)
+        model = methods.build_model(settings, examples.input_shape, examples.classes, start)
         self.model = model.to(device).train()
         self.bnp = methods.preconditioner(settings, self.model)
         self.lr = torch.tensor(settings.optimizer.lr, device=device)
@@ -89,16 +57,16 @@ class Trainer:
         self.noise = torch.Generator(device).manual_seed(seed_for(settings.seed, "augmentation"))
         self.step = Step(
             self.model,
-            examples.train_x,
-            examples.train_y,
+            examples.labels,
             optimizer,
+            images=examples.images if isinstance(examples, Resident) else None,
             bnp=self.bnp,
             penalty=methods.penalty(settings, self.model),
-            augment=augmentation(settings.augment, self.noise),
+            augment=augmentation(settings.augment, self.noise) if isinstance(examples, Resident) else None,
         )
         self.engine = ENGINES[settings.engine](self.step)
         self.state = TrainingState(self.model, optimizer, self.bnp, {"order": self.order, "augmentation": self.noise})
-        self.steps = len(examples.train_y) // settings.batch_size
+        self.steps = len(examples.labels) // settings.batch_size
         self.schedule = Schedule(settings.schedule, settings.optimizer.lr, self.steps)
         self.energy = machine.energy_meter(device)
         self.epochs_done = 0
@@ -106,7 +74,7 @@ class Trainer:
     @property
     def last_batch(self) -> int:
         """Examples left over after the last whole batch of an epoch; dropped."""
-        return len(self.examples.train_y) % self.settings.batch_size
+        return len(self.examples.labels) % self.settings.batch_size
 
     @property
     def finished(self) -> bool:
@@ -128,7 +96,7 @@ class Trainer:
         row: Row = {
             "epoch": number,
             "train_loss": self.step.loss_sum.item() / self.steps,
-            "train_accuracy": (self.step.predicted == self.examples.train_y)[order].double().mean().item(),
+            "train_accuracy": (self.step.predicted == self.examples.labels)[order].double().mean().item(),
             "learning_rate": rate,
             "steps": self.steps,
             "examples": self.steps * self.settings.batch_size,
@@ -138,9 +106,9 @@ class Trainer:
             "energy_joules": after - joules if joules is not None and after is not None else None,
         }
         evaluation_begin = time.perf_counter()
-        row["test_loss"], row["test_accuracy"] = evaluate(self.model, self.examples.test_x, self.examples.test_y)
-        if self.examples.validation_x is not None and self.examples.validation_y is not None:
-            row["validation_accuracy"] = evaluate(self.model, self.examples.validation_x, self.examples.validation_y)[1]
+        row["test_loss"], row["test_accuracy"] = evaluate(self.model, self.examples.test(), self.device)
+        if (held_out := self.examples.validation()) is not None:
+            row["validation_accuracy"] = evaluate(self.model, held_out, self.device)[1]
         self.epochs_done = number
         end = time.perf_counter()
         row["evaluation_seconds"] = end - evaluation_begin
@@ -158,9 +126,9 @@ class Trainer:
         gc.disable()  # a collection in the middle of a step would be timed as the method's
         try:
             clock.start()
-            order = torch.randperm(len(self.examples.train_y), generator=self.order)[: self.steps * batch]
-            order = order.to(self.device)
-            self.engine.run(order.view(self.steps, batch).unbind(), self.lr, changes, clock)
+            order = torch.randperm(len(self.examples.labels), generator=self.order)[: self.steps * batch]
+            batches = self.examples.training(order, batch, seed_for(self.settings.seed, f"crops of epoch {epoch}"))
+            self.engine.run(batches, self.lr, changes, clock)
             reading = clock.stop()
         finally:
             gc.enable()

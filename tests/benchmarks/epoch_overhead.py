@@ -22,19 +22,19 @@ from torch.utils.data import DataLoader
 from torchvision import datasets as tv
 from torchvision import transforms
 
-from bnpbench import datasets
 from bnpbench.suite import Cell, Settings
-from bnpbench.training.trainer import Examples, Trainer
+from bnpbench.training.examples import Resident
+from bnpbench.training.trainer import Trainer
 
 
 def network() -> nn.Module:
     return nn.Sequential(nn.Linear(3072, 100), nn.ReLU(), nn.Linear(100, 100), nn.ReLU(), nn.Linear(100, 10))
 
 
-def bare(examples: Examples, batch: int):
+def bare(examples: Resident, batch: int):
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=torch.tensor(0.01), fused=True)
-    images, labels = examples.train_x, examples.train_y
+    images, labels = examples.images, examples.labels
     steps = len(labels) // batch
 
     def epoch() -> float:
@@ -86,13 +86,13 @@ def main() -> None:
             "optimizer": {"kind": "sgd", "lr": 0.01},
             "batch_size": options.batch_size,
             "epochs": 1,
+            "train_limit": options.examples,
             "device": "cpu",
             "engine": "eager",
             "threads": 1,
         }
     )
-    data = datasets.load(settings.dataset, options.data, train_limit=options.examples)
-    examples = Examples.resident(data, 10, settings.network, torch.device("cpu"))
+    examples = Resident(settings, options.data, torch.device("cpu"))
     trainer = Trainer(Cell(settings), examples, torch.device("cpu"))
     runs = {
         "bnpbench": lambda: trainer.epoch()["train_seconds"],

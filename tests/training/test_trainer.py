@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from bnpbench import datasets, methods
+from bnpbench import methods
 from bnpbench.measure.clock import CpuClock
 from bnpbench.suite import Cell, Settings
+from bnpbench.training.examples import Resident
 from bnpbench.training.state import load, save, seed_for
-from bnpbench.training.trainer import Examples, Trainer, diverged
+from bnpbench.training.trainer import Trainer, diverged
 
 CPU = torch.device("cpu")
 METHODS = ["vanilla", "bn", "ln", "bnp"]
@@ -36,9 +38,7 @@ def cell(**changes: Any) -> Cell:
 
 def trainer(**changes: Any) -> Trainer:
     one = cell(**changes)
-    data = datasets.load(one.settings.dataset, None, validation=one.settings.validation, seed=one.settings.seed)
-    classes = datasets.describe(one.settings.dataset).classes
-    return Trainer(one, Examples.resident(data, classes, one.settings.network, CPU), CPU)
+    return Trainer(one, Resident(one.settings, Path(), CPU), CPU)
 
 
 def weights(trained: Trainer) -> torch.Tensor:
@@ -51,6 +51,7 @@ def test_three_epochs_equal_a_loop_by_hand(method: str) -> None:
     rows = [ours.epoch() for _ in range(3)]
 
     s, examples = ours.settings, ours.examples
+    assert isinstance(examples, Resident)
     model = methods.build_model(s, (12,), 5, torch.Generator().manual_seed(seed_for(1, "weights"))).train()
     bnp = methods.preconditioner(s, model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
@@ -61,22 +62,23 @@ def test_three_epochs_equal_a_loop_by_hand(method: str) -> None:
         for start in range(0, 100, 10):
             index = permutation[start : start + 10]
             optimizer.zero_grad()
-            output = model(examples.train_x[index])
-            loss = F.cross_entropy(output, examples.train_y[index])
+            output = model(examples.images[index])
+            loss = F.cross_entropy(output, examples.labels[index])
             loss.backward()
             if bnp:
                 bnp.precondition()
             optimizer.step()
             losses.append(loss.item())
-            correct += int((output.argmax(1) == examples.train_y[index]).sum())
+            correct += int((output.argmax(1) == examples.labels[index]).sum())
         assert row["train_loss"] == pytest.approx(sum(losses) / 10, rel=1e-5)
         assert row["train_accuracy"] == pytest.approx(correct / 100)
         assert (row["steps"], row["examples"]) == (10, 100)
     torch.testing.assert_close(weights(ours), torch.cat([p.detach().flatten() for p in model.parameters()]))
     model.eval()
-    output = model(examples.test_x)
-    assert rows[-1]["test_loss"] == pytest.approx(F.cross_entropy(output, examples.test_y).item(), rel=1e-4)
-    assert rows[-1]["test_accuracy"] == pytest.approx((output.argmax(1) == examples.test_y).double().mean().item())
+    images, labels = (torch.cat(parts) for parts in zip(*examples.test(), strict=True))
+    output = model(images)
+    assert rows[-1]["test_loss"] == pytest.approx(F.cross_entropy(output, labels).item(), rel=1e-4)
+    assert rows[-1]["test_accuracy"] == pytest.approx((output.argmax(1) == labels).double().mean().item())
 
 
 def test_a_seed_gives_every_method_the_same_weights_and_order() -> None:
@@ -147,8 +149,9 @@ def test_divergence_is_seen() -> None:
 
 def test_validation_examples_are_held_out_and_scored() -> None:
     ours = trainer(validation=0.2)
-    assert ours.examples.validation_y is not None
-    assert len(ours.examples.train_y) + len(ours.examples.validation_y) == 103
+    held_out = ours.examples.validation()
+    assert held_out is not None
+    assert len(ours.examples.labels) + sum(len(labels) for _, labels in held_out) == 103
     assert 0 <= ours.epoch()["validation_accuracy"] <= 1
 
 

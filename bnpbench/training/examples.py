@@ -1,0 +1,124 @@
+"""The examples of a cell: resident on its device, or streamed by worker processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from bnpbench import datasets, networks
+from bnpbench.datasets import Stream
+from bnpbench.suite import Settings
+
+EVALUATION_BATCH = 1000
+RATE_IMAGES = 2000  # over which the input rate is measured
+
+Pairs = Iterable[tuple[Tensor, Tensor]]
+"""Images and labels, batch by batch."""
+
+
+class Examples(Protocol):
+    """What a trainer needs of its data.
+
+    Attributes:
+        input_shape: of one example, as the network reads it.
+        classes: number of them.
+        labels: of the training examples, (examples,) int64 on the device.
+    """
+
+    input_shape: tuple[int, ...]
+    classes: int
+    labels: Tensor
+
+    def training(self, order: Tensor, batch_size: int, seed: int) -> Iterable[tuple[Tensor, ...]]:
+        """Arguments of the step, one tuple a batch: indices, and images and labels where these are streamed.
+
+        Args:
+            order: of the examples, a multiple of ``batch_size``.
+            seed: of random crops, where the stream makes them.
+        """
+
+    def test(self) -> Pairs:
+        """The whole test set."""
+
+    def validation(self) -> Pairs | None:
+        """What was held out of the training set, if anything."""
+
+
+class Resident:
+    """All examples as tensors on the device, in the shape that the network reads."""
+
+    def __init__(self, settings: Settings, root: Path, device: torch.device) -> None:
+        data = datasets.load(
+            settings.dataset,
+            root,
+            train_limit=settings.train_limit,
+            validation=settings.validation,
+            seed=settings.seed,
+        )
+
+        def images(x: Tensor) -> Tensor:
+            return x.reshape(len(x), *networks.reads(settings.network, tuple(x.shape[1:]))).to(device)
+
+        self.images, self.labels = images(data.train_x), data.train_y.to(device)
+        self.input_shape = tuple(self.images.shape[1:])
+        self.classes = datasets.describe(settings.dataset, root).classes
+        self._test = images(data.test_x), data.test_y.to(device)
+        held_x, held_y = data.validation_x, data.validation_y
+        self._validation = None if held_x is None or held_y is None else (images(held_x), held_y.to(device))
+
+    def training(self, order: Tensor, batch_size: int, seed: int) -> Iterable[tuple[Tensor, ...]]:
+        return ((index,) for index in order.to(self.labels.device).view(-1, batch_size).unbind())
+
+    def test(self) -> Pairs:
+        return _batches(*self._test)
+
+    def validation(self) -> Pairs | None:
+        return None if self._validation is None else _batches(*self._validation)
+
+
+class Streamed:
+    """Images that are decoded, and augmented, by worker processes while the device computes."""
+
+    def __init__(self, settings: Settings, root: Path, device: torch.device) -> None:
+        assert settings.dataset.kind == "imagenet"
+        self.streams = datasets.open_streams(
+            settings.dataset,
+            root,
+            device=device,
+            augment=settings.augment != "none",
+            train_limit=settings.train_limit,
+            validation=settings.validation,
+            seed=settings.seed,
+        )
+        self.classes = self.streams.classes
+        self.input_shape = datasets.describe(settings.dataset, root).input
+        self.labels = self.streams.train.labels.to(device)
+        self.rate = self.streams.train.rate(RATE_IMAGES, settings.batch_size)  # images a second
+
+    def training(self, order: Tensor, batch_size: int, seed: int) -> Iterable[tuple[Tensor, ...]]:
+        indices = order.to(self.labels.device).view(-1, batch_size).unbind()
+        batches = self.streams.train.batches(order, batch_size, seed)
+        return ((index, *batch) for index, batch in zip(indices, batches, strict=True))
+
+    def test(self) -> Pairs:
+        return _whole(self.streams.test)
+
+    def validation(self) -> Pairs | None:
+        return None if self.streams.validation is None else _whole(self.streams.validation)
+
+
+def examples_of(settings: Settings, root: Path, device: torch.device) -> Examples:
+    """The examples of a cell on ``device``; ``root`` is the folder of the data sets. Raises DataError."""
+    return (Streamed if datasets.streamed(settings.dataset) else Resident)(settings, root, device)
+
+
+def _batches(images: Tensor, labels: Tensor) -> Pairs:
+    return zip(images.split(EVALUATION_BATCH), labels.split(EVALUATION_BATCH), strict=True)
+
+
+def _whole(stream: Stream) -> Iterator[tuple[Tensor, Tensor]]:
+    return stream.batches(torch.arange(len(stream)), EVALUATION_BATCH // 4)

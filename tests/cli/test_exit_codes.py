@@ -1,0 +1,181 @@
+"""Exit codes, stdout and stderr of the command line."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.command import SUITE, bnpbench, suite
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("measured")
+    done = bnpbench("run", suite(folder), cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "## Time per epoch" in done.stdout
+    assert "4/4 cells" in done.stderr
+    return folder
+
+
+def test_report_prints_what_run_printed(measured: Path) -> None:
+    done = bnpbench("report", cwd=measured)
+    assert done.returncode == 0
+    assert "# tiny" in done.stdout
+    assert "| bnp" in done.stdout
+
+
+def test_report_needs_no_torch(measured: Path) -> None:
+    code = (
+        "import sys; from bnpbench.cli import run; code = run(['report']); "
+        "sys.exit(code or any(name.partition('.')[0] == 'torch' for name in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=measured, capture_output=True, check=False)
+    assert done.returncode == 0
+
+
+def test_a_second_run_says_what_it_kept(measured: Path) -> None:
+    done = bnpbench("run", "tiny.toml", cwd=measured)
+    assert done.returncode == 0
+    assert "4 of 4 cells were finished before and are kept" in done.stderr
+
+
+def test_the_command_line_starts_light() -> None:
+    code = (
+        "import sys, bnpbench, bnpbench.cli; heavy = {'torch', 'pandas', 'pydantic', 'rich'}; "
+        "found = heavy & {name.partition('.')[0] for name in sys.modules}; sys.exit(', '.join(found) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_version_and_help() -> None:
+    assert bnpbench("--version", cwd=Path.cwd()).stdout.startswith("bnpbench ")
+    done = bnpbench("--help", cwd=Path.cwd())
+    assert done.returncode == 0
+    for command in ("run", "report", "compare", "check", "new", "data", "env"):
+        assert f"\n  {command} " in done.stdout
+
+
+def numbers(start: int, before: str = "", after: str = "") -> str:
+    """A TOML list of a thousand numbers, one a line."""
+    return "[" + ",\n".join(f"{before}{n}{after}" for n in range(start, start + 1000)) + "]"
+
+
+WRONG = {
+    "misspelt key": (SUITE.replace("epochs = 2", "epoch = 2"), ("tiny.toml:8", "epoch", "epochs")),
+    "unknown method": (SUITE.replace('"bnp"', '"bpn"'), ("tiny.toml:11", "bpn", "bnp")),
+    "scalar axis": (SUITE.replace("seed = [1, 2]", "seed = 1"), ("tiny.toml:12", "seed", "list")),
+    "batch above data": (
+        SUITE.replace("batch_size = 10", "batch_size = 1000"),
+        ("tiny.toml:6", "batch_size", "1,000", "203"),
+    ),
+    "long dotted key": (SUITE + "a." * 20_000 + "b = 1\n", ("tiny.toml", "2,000 characters")),
+    "nested brackets": (SUITE + "x = " + "[" * 500 + "]" * 500 + "\n", ("tiny.toml", "nest")),
+    "a million cells": (
+        SUITE.replace("seed = [1, 2]", f"seed = {numbers(0)}\nnetwork.hidden = {numbers(1, '[', ']')}"),
+        ("tiny.toml", "10,000"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_suite_is_refused_at_once(case: str, tmp_path: Path) -> None:
+    text, expected = WRONG[case]
+    begin = time.monotonic()
+    done = bnpbench("run", suite(tmp_path, text), cwd=tmp_path)
+    assert time.monotonic() - begin < 5
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    for word in expected:
+        assert word in done.stderr, done.stderr
+    assert not (tmp_path / "results").exists()
+
+
+def test_what_this_machine_cannot_run_is_refused(tmp_path: Path) -> None:
+    path = suite(tmp_path)
+    no_device = bnpbench("run", path, "--device", "cuda:99", cwd=tmp_path)
+    assert no_device.returncode == 2
+    assert "--device cuda:99" in no_device.stderr
+    (tmp_path / "file").write_text("")
+    no_folder = bnpbench("run", path, "--out", tmp_path / "file" / "below", cwd=tmp_path)
+    assert no_folder.returncode == 2
+    assert str(tmp_path / "file") in no_folder.stderr
+    mnist = suite(tmp_path, re.sub("(?m)^dataset = .*$", 'dataset = "mnist"', SUITE))
+    no_data = bnpbench("run", mnist, "--data-dir", tmp_path / "none", cwd=tmp_path, env={"BNPBENCH_OFFLINE": "1"})
+    assert no_data.returncode == 2
+    for remedy in ("--data-dir", "BNPBENCH_DATA", "bnpbench data get mnist"):
+        assert remedy in no_data.stderr
+    for done in (no_device, no_folder, no_data):
+        assert "Traceback" not in done.stderr
+        assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    missing = bnpbench("report", "nowhere", cwd=tmp_path)
+    assert missing.returncode == 2
+    assert "nowhere" in missing.stderr
+    (tmp_path / "empty").mkdir()
+    assert bnpbench("report", "empty", cwd=tmp_path).returncode == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["run"], "SUITE"),
+        (["run", "nosuch"], "nosuch"),
+        (["run", "tiny.toml", "--jobs", "0"], "--jobs"),
+        (["run", "tiny.toml", "--shard", "3/2"], "--shard 3/2"),
+        (["run", "tiny.toml", "--only", "batch_size=7"], "batch_size"),
+        (["compare", "."], "new"),
+        (["nosuch"], "nosuch"),
+        (["new", "../up"], "../up"),
+        (["check"], "check"),
+    ],
+)
+def test_wrong_usage(arguments: list[str], word: str, tmp_path: Path) -> None:
+    suite(tmp_path)
+    done = bnpbench(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert word in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_cell_that_needs_too_much_memory_ends_alone(tmp_path: Path) -> None:
+    text = SUITE.replace("seed = [1, 2]", "seed = [1]\nnetwork.hidden = [[8], [2000000, 2000000]]")
+    done = bnpbench("run", suite(tmp_path, text), cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert "oom" in done.stdout
+    report = bnpbench("report", "--format", "json", cwd=tmp_path)
+    assert report.stdout.count('"oom"') >= 2
+
+
+def test_a_cell_that_takes_too_long_ends_alone(tmp_path: Path) -> None:
+    text = SUITE.replace("epochs = 2\n", "").replace("seed = [1, 2]", "seed = [1]\nepochs = [1, 1000000]")
+    done = bnpbench("run", suite(tmp_path, text), "--timeout", "4", cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert "timeout" in done.stdout
+    assert "--timeout" in done.stdout
+
+
+def test_new_writes_a_suite_that_check_accepts(tmp_path: Path) -> None:
+    assert bnpbench("new", "mine", cwd=tmp_path).returncode == 0
+    assert bnpbench("new", "mine", cwd=tmp_path).returncode == 2
+    done = bnpbench("check", "mine.toml", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "mine: 18 cells in 6 blocks" in done.stdout
+
+
+def test_data_and_env_tell_what_is_there(tmp_path: Path) -> None:
+    data = bnpbench("data", "--data-dir", tmp_path / "none", cwd=tmp_path)
+    assert data.returncode == 0
+    assert "cifar10" in data.stdout
+    env = bnpbench("env", cwd=tmp_path)
+    assert env.returncode == 0
+    assert "torch: " in env.stdout

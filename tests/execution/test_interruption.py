@@ -1,0 +1,106 @@
+"""Runs that are stopped, killed or crash: what was measured stays, and a second run finishes the rest."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bnpbench import read_results
+from tests.command import SUITE, bnpbench, start, suite
+from tests.execution.test_run import timeless
+
+MANY = SUITE.replace("seed = [1, 2]", "seed = [1, 2, 3, 4, 5, 6, 7, 8]").replace("epochs = 2", "epochs = 40")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    assert bnpbench("run", suite(folder, MANY), cwd=folder).returncode == 0
+    return folder / "results"
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A sweep in the middle: some cells are finished, some are not."""
+    process = start("run", suite(tmp_path, MANY), cwd=tmp_path)
+    deadline = time.monotonic() + 60
+    while len(finished(tmp_path)) < 2:
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.02)
+    yield process
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def finished(folder: Path) -> list[Path]:
+    return list(folder.glob("results/tiny/*/cells/*.parquet"))
+
+
+def family(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+def assert_complete(folder: Path, undisturbed: Path) -> None:
+    again = bnpbench("run", "tiny.toml", cwd=folder)
+    assert again.returncode == 0, again.stderr
+    ours, theirs = read_results(folder / "results"), read_results(undisturbed)
+    assert not ours.damaged
+    unlike = ["environment", "log", "commit", "dirty"]
+    for a, b in ((ours.epochs, theirs.epochs), (ours.cells, theirs.cells)):
+        mine, other = (timeless(table).drop(columns=unlike, errors="ignore") for table in (a, b))
+        assert mine.equals(other)
+
+
+def test_killed_whole_and_run_again(running: subprocess.Popen[str], tmp_path: Path, undisturbed: Path) -> None:
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+    kept = finished(tmp_path)
+    assert 0 < len(kept) < 16
+    before = {path: path.stat().st_mtime_ns for path in kept}
+    assert_complete(tmp_path, undisturbed)
+    assert all(path.stat().st_mtime_ns == then for path, then in before.items())
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_stopped_by_a_signal(
+    running: subprocess.Popen[str], number: signal.Signals, code: int, tmp_path: Path, undisturbed: Path
+) -> None:
+    children = family(running)
+    begin = time.monotonic()
+    running.send_signal(number)
+    _, errors = running.communicate(timeout=20)
+    assert time.monotonic() - begin < 5
+    assert running.returncode == code
+    assert "is kept" in errors
+    assert "Traceback" not in errors
+    _, alive = psutil.wait_procs(children, timeout=5)
+    assert not alive
+    assert not list(tmp_path.rglob("*.tmp"))
+    assert_complete(tmp_path, undisturbed)
+
+
+def test_a_child_that_crashes_costs_its_cell_only(running: subprocess.Popen[str], tmp_path: Path) -> None:
+    while True:  # the forkserver's child, not the forkserver
+        measuring = [p for p in family(running) if p.parent() and p.parent().pid != running.pid]
+        if measuring:
+            measuring[0].send_signal(signal.SIGSEGV)
+            break
+    output, errors = running.communicate(timeout=120)
+    assert running.returncode == 3, errors
+    results = read_results(tmp_path / "results")
+    crashed = results.cells[results.cells.status == "crashed"]
+    assert len(crashed) == 1
+    assert "SIGSEGV" in crashed.message.iloc[0]
+    assert (results.cells.status == "ok").sum() == 15
+    assert "SIGSEGV" in output
+    log = next(tmp_path.glob("results/tiny/*/logs")).parent / crashed.log.iloc[0]
+    assert "Segmentation fault" in log.read_text()
