@@ -29,17 +29,14 @@ def _table(view: View, group: Group) -> Table:
     sources = {cell.key: published(view, [cell], _METRIC) for cell in group.cells}
     shows_sources = any(sources.values())
     rows, records = [], list[Record]()
-    for batch_size in group.batch_sizes:
-        for method in group.methods:
-            if not (cells := group.at(method, batch_size)):
-                continue
-            place = Place("test accuracy", group.title, method, batch_size)
-            whole, others = measured(cells)
-            texts = [_moment(place, name, [pick(series[cell.key]) for cell in whole], others) for name, pick in moments]
-            seeds = (str(len(whole)) if whole else "0") + (f" ({others})" if others else "")
-            source = [sources[cells[0].key] or dash()] if shows_sources else []
-            rows.append((method, str(batch_size), *(text for text, _ in texts), seeds, *source))
-            records += [record for _, record in texts]
+    for method, batch_size, cells in group.places():
+        place = Place("test accuracy", group.title, method, batch_size)
+        whole, others = measured(cells)
+        texts = [_moment(place, name, [pick(series[cell.key]) for cell in whole], others) for name, pick in moments]
+        seeds = (str(len(whole)) if whole else "0") + (f" ({others})" if others else "")
+        source = [sources[cells[0].key] or dash()] if shows_sources else []
+        rows.append((method, str(batch_size), *(text for text, _ in texts), seeds, *source))
+        records += [record for _, record in texts]
     columns = ("method", "N", *(name for name, _ in moments), "seeds", *(["published"] if shows_sources else []))
     note = "Mean (range) over seeds, of the whole test set."
     return Table(group.title, columns, tuple(rows), (note,), tuple(records))

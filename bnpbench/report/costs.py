@@ -29,18 +29,13 @@ def costs(view: View, groups: Sequence[Group]) -> Section:
 
 def _table(group: Group, names: Sequence[str], forms: bool) -> Table:
     rows, records = [], list[Record]()
-    for batch_size in group.batch_sizes:
-        for method in group.methods:
-            if not (cells := group.at(method, batch_size)):
-                continue
-            place = Place("FLOPs per step", group.title, method, batch_size)
-            whole, others = measured(cells)
-            found = [_count(place, name, whole, others) for name in names]
-            form = [
-                ", ".join(dict.fromkeys(str(cell.row["bnp_form"]) for cell in whole if cell.row["bnp_form"])) or DASH
-            ]
-            rows.append((method, str(batch_size), *(text for text, _ in found), *(form if forms else [])))
-            records += [record for _, record in found]
+    for method, batch_size, cells in group.places():
+        place = Place("FLOPs per step", group.title, method, batch_size)
+        whole, others = measured(cells)
+        found = [_count(place, name, whole, others) for name in names]
+        form = ", ".join(dict.fromkeys(str(cell.row["bnp_form"]) for cell in whole if cell.row["bnp_form"])) or DASH
+        rows.append((method, str(batch_size), *(text for text, _ in found), *([form] if forms else [])))
+        records += [record for _, record in found]
     columns = ("method", "N", *(_COLUMNS[name][0] for name in names), *(["form of BNP"] if forms else []))
     note = (
         "Counts, the same in every run. Predicted by the paper's formula; counted on the plain algorithm; executed by "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -46,6 +46,13 @@ class Group:
     def at(self, method: str, batch_size: int) -> list[Cell]:
         """The cells of all seeds there; empty where the suite has none."""
         return self._by_place.get((method, batch_size), [])
+
+    def places(self) -> Iterator[tuple[str, int, list[Cell]]]:
+        """Method, batch size and cells, by batch size; only where anything was run at all."""
+        for batch_size in self.batch_sizes:
+            for method in self.methods:
+                if any(cell.row for cell in self.at(method, batch_size)):
+                    yield method, batch_size, self.at(method, batch_size)
 
     def base(self, kind: str) -> str | None:
         """The label of the first method of a kind, to compare the others with."""

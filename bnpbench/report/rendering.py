@@ -46,7 +46,7 @@ def chapters(results: Results) -> list[Chapter]:
 
 def _sections(view: View) -> list[Section]:
     arranged = layout(view.cells)
-    groups = arranged.groups
+    groups = [group for group in arranged.groups if any(group.places())]
     sections = [
         overview(view),
         claims(view),
@@ -56,7 +56,7 @@ def _sections(view: View) -> list[Section]:
         time_to_accuracy(view, groups),
         costs(view, groups),
         references(view),
-        unfinished(view, groups),
+        unfinished(view, arranged.groups),
         strays(view),
         settings(view, arranged),
     ]

@@ -44,7 +44,7 @@ def titled(title: str, group: Group) -> str:
 def _seconds(view: View, group: Group, alone: bool) -> Table:
     columns, rows, records = ["method"], [[method] for method in group.methods], list[Record]()
     counts, flagged = [], 0
-    for batch_size in group.batch_sizes:
+    for batch_size in dict.fromkeys(size for _, size, _ in group.places()):
         columns.append(f"N = {batch_size}")
         sources = [published(view, group.at(method, batch_size), _METRIC) for method in group.methods]
         for row, method in zip(rows, group.methods, strict=True):
@@ -78,7 +78,7 @@ def _ratios(view: View, group: Group, base: str) -> Table:
     methods = [method for method in group.methods if method != base]
     columns, rows, records = ["method"], [[method] for method in methods], list[Record]()
     estimates: list[Estimate] = []
-    for batch_size in group.batch_sizes:
+    for batch_size in dict.fromkeys(size for _, size, _ in group.places()):
         columns.append(f"N = {batch_size}")
         for row, method in zip(rows, methods, strict=True):
             place = Place(f"ratio to {base}", group.title, method, batch_size)
@@ -116,13 +116,11 @@ def _ratio(
 
 def _to_accuracy(view: View, group: Group, targets: Sequence[float]) -> Table:
     rows, records = [], list[Record]()
-    for batch_size in group.batch_sizes:
-        for method in group.methods:
-            cells = group.at(method, batch_size)
-            for target in targets if cells else ():
-                texts, found = _reached(view, group, cells, float(target))
-                rows.append((method, str(batch_size), str(target), *texts))
-                records += found
+    for method, batch_size, cells in group.places():
+        for target in targets:
+            texts, found = _reached(view, group, cells, float(target))
+            rows.append((method, str(batch_size), str(target), *texts))
+            records += found
     columns = ("method", "N", "test accuracy", "seconds", "epochs", "seeds that reached it")
     note = "Median (range) over the seeds that reached it; seconds of training up to the end of the first such epoch."
     return Table(group.title, columns, tuple(rows), (note,), tuple(records))

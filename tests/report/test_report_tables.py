@@ -269,6 +269,20 @@ def test_small_words() -> None:
     assert markdown("a\\|b") == "a\\\\\\|b"
 
 
+def test_what_was_not_run_at_all_stands_in_one_table_only(make: Make) -> None:
+    made = make()
+    made.cell("vanilla", 16, rows=epochs([1.0] * 6, [0.5] * 6))
+    made.cell("bn", 16)
+    made.cell("vanilla", 256)
+    made.cell("vanilla", 16, settings={"network": {"kind": "fc", "hidden": [7]}})
+    text = render(made.read())
+    assert "N = 256" not in text
+    assert text.count("| vanilla  | 256 |") == 1
+    assert "| network.hidden = [100] | vanilla  | 256 | 1       | not measured |" in text
+    assert "Seconds per epoch: network.hidden = [7]" not in text
+    assert "| bn       | – (not measured)" in text
+
+
 def test_nothing_measured_yet(make: Make) -> None:
     made = make()
     made.cell("bnp")
