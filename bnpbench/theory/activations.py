@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from pydantic import TypeAdapter
 from torch import Tensor, nn
 
-from bnpbench import datasets
 from bnpbench.errors import BnpbenchError
 from bnpbench.suite.vocabulary import DatasetOptions
 
@@ -44,8 +43,12 @@ class Activations:
 
     def live(self, step: int, layer: int, examples: int) -> Tensor:
         """The same without the features that do not vary."""
-        rows = self.hidden(step, layer, examples)
-        return rows[:, rows.std(0, correction=0) > 1e-12 * rows.abs().max()]
+        return varying(self.hidden(step, layer, examples))
+
+
+def varying(rows: Tensor) -> Tensor:
+    """The columns of (N, n) whose standard deviation exceeds 1e-12 times the largest entry."""
+    return rows[:, rows.std(0, correction=0) > 1e-12 * rows.abs().max()]
 
 
 def load(name: str, data_dir: Path | None, seed: int) -> Activations:
@@ -55,6 +58,8 @@ def load(name: str, data_dir: Path | None, seed: int) -> Activations:
         BnpbenchError: no such data set.
         DataError: it is missing or damaged.
     """
+    from bnpbench import datasets  # brings torchvision, which takes longer to import than the checks need
+
     if name not in datasets.DATASETS:
         close = get_close_matches(name, datasets.DATASETS, 1)
         hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(datasets.DATASETS)}"

@@ -59,7 +59,7 @@ def proposition_6(setup: Setup) -> Finding:
     return Finding(
         tried=f"{equal.count} layers, n, n', N up to {LARGEST}, counted on meta tensors",
         worst=equal.worst,
-        tightest=equal.largest,
+        tightest=equal.tightest,
         verdict=equal.verdict,
         outside=(
             f"network 3072-100-100-10, counted: {'; '.join(totals)}",

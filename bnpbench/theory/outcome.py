@@ -42,8 +42,8 @@ class Finding:
     Attributes:
         tried: instances and sizes.
         worst: the instance that came nearest to breaking the statement.
-        tightest: the largest ratio of the left side to the right, 1 where they meet; for equalities the largest
-            relative error over its tolerance.
+        tightest: the ratio of the left side to the right that came nearest to breaking the statement, 1 where they
+            meet; null where nothing is compared by size.
         verdict: ``holds`` or ``violated``, inside the hypotheses; ``information`` where there is nothing to decide.
         outside: what happens outside the hypotheses.
     """
@@ -120,7 +120,7 @@ class Equality:
 
     @property
     def tightest(self) -> float:
-        return self.largest / self.tolerance
+        return 1 + self.largest
 
     @property
     def verdict(self) -> Verdict:
