@@ -88,10 +88,12 @@ class Grid:
             SuiteError: one is missing, misspelt, of the wrong type or out of range; named where it was written.
         """
         rows = zip(*(self.table[name].codes.tolist() for name in SETTINGS), strict=True)
-        return tuple(
-            Settings(plugins=self._plugins, **{n: self._models[n][code] for n, code in zip(SETTINGS, row, strict=True)})
-            for row in rows
-        )
+        return tuple(self._settings(row) for row in rows)
+
+    def _settings(self, codes: tuple[int, ...]) -> Settings:
+        """Put together as it is: each value has been validated, and rules between settings are in checks.py."""
+        values = {name: self._models[name][code] for name, code in zip(SETTINGS, codes, strict=True)}
+        return Settings.model_construct(plugins=self._plugins, **values)
 
     def cells(self, rows: Mask) -> Table:
         """The cells of some rows, each once, with their settings validated."""
