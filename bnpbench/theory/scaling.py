@@ -165,9 +165,16 @@ def _without_full_column_rank() -> str:
 
 
 def _wide_matrices(setup: Setup) -> Iterator[str]:
-    """The paper's own shape, 60 x 101: ReLU activations of random layers, and of the network in training."""
-    generator, ratios = setup.generator("wide"), []
-    for _ in range(max(1, setup.trials // 3)):
+    """The paper's own shape, 60 x 101: random features, ReLU activations of random layers and of one in training."""
+    generator, repeats = setup.generator("wide"), max(1, setup.trials // 3)
+    ratios = []
+    for _ in range(repeats):
+        rows = 10 * torch.randn(60, 100, generator=generator, dtype=torch.float64)
+        rows = rows + torch.randn(100, generator=generator, dtype=torch.float64)
+        ratios.append(kappa(centred(rows)) / kappa(extended(rows)))
+    yield _shares("Gaussian features of deviation 10 and means of about 1, 60 x 101", ratios)
+    ratios = []
+    for _ in range(repeats):
         x = torch.randn(60, 30, generator=generator, dtype=torch.float64)
         rows = (x @ torch.randn(30, 100, generator=generator, dtype=torch.float64) / 30**0.5).relu()
         ratios.append(kappa(centred(rows)) / kappa(extended(rows)))
