@@ -16,11 +16,8 @@ def json_schema() -> dict[str, Any]:
     learning rate is an axis) it cannot know, so it demands no setting; ``bnpbench check`` does.
     """
     schema = Document.model_json_schema()
-    settings = Settings.model_json_schema()
-    tables = settings["$defs"]
-    for table in tables.values():
-        table.pop("required", None)
-    schema["$defs"] |= tables
+    settings = _open(Settings.model_json_schema())
+    schema["$defs"] |= settings["$defs"]
     values = {name: _value(name, settings["properties"][name]) for name in SETTINGS}
     pattern = _table({name: {} for name in SETTINGS})
     parts = schema["$defs"]
@@ -32,6 +29,16 @@ def json_schema() -> dict[str, Any]:
     parts["Side"] = _table(pattern["properties"] | {"at": parts["Side"]["properties"]["at"]})
     schema["required"] = []  # a suite without a name has its file's
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "bnpbench suite"}
+
+
+def _open(part: Any) -> Any:
+    """Demands no key and no kind, since a table may be a part of one: ``set = { optimizer.lr = 0.5 }``."""
+    if isinstance(part, list):
+        return [_open(item) for item in part]
+    if not isinstance(part, dict):
+        return part
+    kept = {key: _open(value) for key, value in part.items() if key not in ("required", "discriminator")}
+    return {("anyOf" if key == "oneOf" else key): value for key, value in kept.items()}
 
 
 def _table(properties: dict[str, Any]) -> dict[str, Any]:

@@ -143,6 +143,15 @@ def test_every_reference_of_the_schema_leads_somewhere() -> None:
     assert {reference.removeprefix("#/$defs/") for reference in referred} <= schema["$defs"].keys()
 
 
+def test_the_schema_lets_a_part_of_a_table_stand() -> None:
+    """As in ``set = { optimizer.lr = 0.5 }``, which every kind of optimizer could be the whole of."""
+    schema = json_schema()
+    _, tables = schema["$defs"]["Override"]["properties"]["set"]["properties"]["optimizer"]["anyOf"]
+    assert {part["$ref"] for part in tables["anyOf"]} == {"#/$defs/Sgd", "#/$defs/Adam"}
+    assert "required" not in schema["$defs"]["Sgd"]
+    assert "required" in schema["$defs"]["Claim"]
+
+
 def _references(part: Any) -> list[str]:
     if isinstance(part, dict):
         own = [value for key, value in part.items() if key == "$ref"]
