@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from bnpbench.report import compare
     from bnpbench.results import Results, read_results
     from bnpbench.suite import Suite, load_suite
+    from bnpbench.theory import verify
 
 _HOMES = {
     "BNP": "bnpbench.bnp",
@@ -25,9 +26,10 @@ _HOMES = {
     "load_suite": "bnpbench.suite",
     "read_results": "bnpbench.results",
     "run_suite": "bnpbench.execution",
+    "verify": "bnpbench.theory",
 }
 
-__all__ = ["BNP", "FlopCount", "Results", "Suite", "compare", "load_suite", "read_results", "run_suite"]
+__all__ = ["BNP", "FlopCount", "Results", "Suite", "compare", "load_suite", "read_results", "run_suite", "verify"]
 
 
 def __getattr__(name: str) -> Any:

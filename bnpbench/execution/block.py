@@ -16,9 +16,11 @@ import psutil
 import torch
 
 from bnpbench import datasets
+from bnpbench.errors import NotApplicable
 from bnpbench.execution.columns import identity
 from bnpbench.execution.messages import Epoch, Finished, RunBlock
 from bnpbench.measure import machine
+from bnpbench.measure.conditioning import Probe
 from bnpbench.suite import Cell
 from bnpbench.training import state
 from bnpbench.training.accounting import Costs
@@ -39,6 +41,7 @@ class Member:
     message: str | None = None
     stopped_by: str | None = None
     rows: list[Row] = field(default_factory=list)
+    probed: list[Row] = field(default_factory=list)
     train_examples: int | None = None
     last_batch: int | None = None
     setup_seconds: float = 0.0
@@ -49,7 +52,9 @@ class Member:
     random: Any = None  # the process-wide random states, while another member runs
 
     def end(self, status: str, message: str | None = None) -> None:
-        self.status, self.message, self.trainer = status, message or self.message, None
+        self.status, self.message = status, message or self.message
+        if self.trainer is not None:
+            self.probed, self.trainer = [{"key": self.cell.key, **row} for row in self.trainer.probed], None
 
 
 def run_block(request: RunBlock, emit: Callable[[Any], None]) -> None:
@@ -65,6 +70,8 @@ class BlockRun:
         self.members = [Member(cell, request.costs[cell.key]) for cell in request.cells]
         self.device = torch.device(request.cells[0].settings.device)
         self.interleaved = request.block.interleaved and len(request.cells) == len(request.block.cells)
+        asked = request.block.probe
+        self.probe = None if asked is None else Probe(**asked.model_dump())
         self.turn = 0
         self.examples: dict[Any, Examples] = {}
 
@@ -80,7 +87,7 @@ class BlockRun:
             for place in self.order(epoch):
                 self.guarded(self.members[place], self.one_epoch)
         for member in self.members:
-            self.emit(Finished(member.cell.key, self.record(member)))
+            self.emit(Finished(member.cell.key, self.record(member), member.probed))
 
     def order(self, epoch: int) -> tuple[int, ...]:
         return self.request.block.turns(epoch) if self.interleaved else tuple(range(len(self.members)))
@@ -110,7 +117,7 @@ class BlockRun:
         examples = self.examples_of(member.cell)
         if isinstance(examples, Streamed):
             member.message = f"input rate: {examples.rate:.0f} images a second"
-        member.trainer = Trainer(member.cell, examples, self.device)
+        member.trainer = Trainer(member.cell, examples, self.device, probe=self.probe)
         member.train_examples = member.trainer.steps * member.cell.settings.batch_size
         member.last_batch = member.trainer.last_batch
         member.setup_seconds = time.perf_counter() - begin
@@ -137,7 +144,7 @@ class BlockRun:
         if saved is None or member.trainer is None or saved.get("key") != member.cell.key:
             return
         member.trainer.state.put_back(saved["state"])
-        member.trainer.epochs_done = len(saved["rows"])
+        member.trainer.epochs_done, member.trainer.probed = len(saved["rows"]), saved["probed"]
         member.rows, member.wall_seconds = saved["rows"], member.wall_seconds + saved["wall_seconds"]
         set_random_state(saved["random"])
         for row in member.rows:
@@ -171,6 +178,7 @@ class BlockRun:
                 "state": trainer.state.take(),
                 "random": random_state(),
                 "rows": member.rows,
+                "probed": trainer.probed,
                 "wall_seconds": member.wall_seconds,
             },
             self.checkpoint(member),
@@ -220,6 +228,8 @@ def configure(cell: Cell, cores: tuple[int, ...] | None) -> None:
 
 def failure(error: Exception) -> tuple[str, str]:
     """Status and message of a cell that ended in an exception."""
+    if isinstance(error, NotApplicable):
+        return "not-applicable", str(error)
     text = " ".join(f"{type(error).__name__}: {error}".split())
     memory = isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in text
     if not memory:

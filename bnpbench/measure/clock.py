@@ -7,8 +7,9 @@ places events in the stream and waits for the last one before it reads any of th
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import chain, pairwise
 
 import torch
 
@@ -28,27 +29,36 @@ class Reading:
     laps: tuple[float, ...]
 
 
-@dataclass
 class CpuClock:
     """Wall clock around work that is done when its call returns.
 
     Args:
         steps: how many laps are to come.
+        now: gives the time in seconds.
     """
 
-    steps: int
-    now: staticmethod[[], float] = field(default=staticmethod(time.perf_counter), repr=False)
+    def __init__(self, steps: int, now: Callable[[], float] = time.perf_counter) -> None:
+        self.now = now
 
     def start(self) -> None:
+        self._paused = 0.0
         self._marks = [self.now()]
-        self.lap = self._lap
 
-    def _lap(self) -> None:
-        self._marks.append(self.now())
+    def lap(self) -> None:
+        """A step has ended."""
+        self._marks.append(self.now() - self._paused)
+
+    def pause(self) -> None:
+        """What follows is no part of the training."""
+        self._paused -= self.now()
+
+    def resume(self) -> None:
+        """The training goes on."""
+        self._paused += self.now()
 
     def stop(self) -> Reading:
-        end, marks = self.now(), self._marks
-        return Reading(end - marks[0], tuple(b - a for a, b in pairwise(marks)))
+        seconds = self.now() - self._paused - self._marks[0]
+        return Reading(seconds, tuple(end - begin for begin, end in pairwise(self._marks)))
 
 
 class CudaClock:
@@ -59,7 +69,9 @@ class CudaClock:
 
     def start(self) -> None:
         torch.cuda.synchronize()
-        self._begin, self._count, self._events = time.perf_counter(), 0, [self._event()]
+        self._paused, self._count = 0.0, 0
+        self._begin = time.perf_counter()
+        self._stretches = [[self._event()]]  # no lap goes across a pause
 
     def _event(self) -> torch.cuda.Event:
         event = torch.cuda.Event(enable_timing=True)
@@ -69,13 +81,23 @@ class CudaClock:
     def lap(self) -> None:
         self._count += 1
         if self._count % self.every == 0:
-            self._events.append(self._event())
+            self._stretches[-1].append(self._event())
+
+    def pause(self) -> None:
+        torch.cuda.synchronize()
+        self._paused -= time.perf_counter()
+
+    def resume(self) -> None:
+        torch.cuda.synchronize()
+        self._paused += time.perf_counter()
+        self._count = 0
+        self._stretches.append([self._event()])
 
     def stop(self) -> Reading:
         torch.cuda.synchronize()
-        seconds = time.perf_counter() - self._begin
-        laps = tuple(a.elapsed_time(b) / 1e3 / self.every for a, b in pairwise(self._events))
-        return Reading(seconds, laps)
+        seconds = time.perf_counter() - self._begin - self._paused
+        pairs = chain.from_iterable(pairwise(stretch) for stretch in self._stretches)
+        return Reading(seconds, tuple(a.elapsed_time(b) / 1e3 / self.every for a, b in pairs))
 
 
 Clock = CpuClock | CudaClock

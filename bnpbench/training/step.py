@@ -46,6 +46,11 @@ class Step:
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=labels.device)
         self.predicted = torch.full_like(labels, -1)
 
+    def gather(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Images and labels of resident examples."""
+        assert self.images is not None
+        return self.images.index_select(0, index), self.labels.index_select(0, index)
+
     def __call__(self, index: Tensor, images: Tensor | None = None, labels: Tensor | None = None) -> None:
         """One step.
 
@@ -54,8 +59,7 @@ class Step:
             images, labels: of these examples, where they are streamed; else they are gathered.
         """
         if images is None or labels is None:
-            assert self.images is not None
-            images, labels = self.images.index_select(0, index), self.labels.index_select(0, index)
+            images, labels = self.gather(index)
         if self.augment is not None:
             images = self.augment(images)
         for parameter in self.parameters:

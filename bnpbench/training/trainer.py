@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import time
+from collections.abc import Callable, Iterable, Iterator
 from statistics import median, quantiles
 from typing import Any
 
@@ -13,7 +14,8 @@ from torch import Tensor
 
 from bnpbench import methods
 from bnpbench.measure import machine
-from bnpbench.measure.clock import Reading, clock_for
+from bnpbench.measure.clock import Clock, Reading, clock_for
+from bnpbench.measure.conditioning import Probe
 from bnpbench.suite import Cell
 from bnpbench.training.augmentation import augmentation
 from bnpbench.training.engines import ENGINES
@@ -34,18 +36,21 @@ class Trainer:
         cell: what to train.
         examples: its data.
         device: where.
+        probe: looks at the Hessian before some of the steps, off the clock; its rows gather in ``probed``.
         make_clock: gives the clock of an epoch; tests put a fake one here.
     """
 
-    def __init__(self, cell: Cell, examples: Examples, device: torch.device, make_clock: Any = clock_for) -> None:
+    def __init__(
+        self,
+        cell: Cell,
+        examples: Examples,
+        device: torch.device,
+        probe: Probe | None = None,
+        make_clock: Callable[[torch.device, int], Clock] = clock_for,
+    ) -> None:
         settings = cell.settings
-        self.cell, self.settings, self.examples, self.device, self.make_clock = (
-            cell,
-            settings,
-            examples,
-            device,
-            make_clock,
-        )
+        self.settings, self.examples, self.device = settings, examples, device
+        self.probe, self.make_clock = probe, make_clock
         torch.manual_seed(seed_for(settings.seed, "global"))
         start = torch.Generator().manual_seed(seed_for(settings.seed, "weights"))
         model = methods.build_model(settings, examples.input_shape, examples.classes, start)
@@ -70,6 +75,7 @@ class Trainer:
         self.schedule = Schedule(settings.schedule, settings.optimizer.lr, self.steps)
         self.energy = machine.energy_meter(device)
         self.epochs_done = 0
+        self.probed: list[Row] = []
 
     @property
     def last_batch(self) -> int:
@@ -84,14 +90,14 @@ class Trainer:
         """Train for some epochs and undo them: weights, statistics, random streams are as before."""
         before = self.state.take()
         for _ in range(epochs):
-            self._train(epoch=1)
+            self._train(epoch=1, probe=None)
         self.state.put_back(before)
 
     def epoch(self) -> Row:
         """Train one epoch, evaluate, and give the row of the ``epochs`` table (without key, block and turn)."""
         begin, joules = time.perf_counter(), self.energy()
         number = self.epochs_done + 1
-        reading, order, rate = self._train(number)
+        reading, order, rate = self._train(number, self.probe)
         after = self.energy()
         row: Row = {
             "epoch": number,
@@ -115,7 +121,7 @@ class Trainer:
         row["other_seconds"] = end - begin - row["train_seconds"] - row["evaluation_seconds"]
         return row
 
-    def _train(self, epoch: int) -> tuple[Reading, Tensor, float]:
+    def _train(self, epoch: int, probe: Probe | None) -> tuple[Reading, Tensor, float]:
         """The steps of an epoch: their time, the order of the examples, the last learning rate."""
         batch = self.settings.batch_size
         rates = [self.schedule(epoch, iteration) for iteration in range(self.steps)]
@@ -128,11 +134,25 @@ class Trainer:
             clock.start()
             order = torch.randperm(len(self.examples.labels), generator=self.order)[: self.steps * batch]
             batches = self.examples.training(order, batch, seed_for(self.settings.seed, f"crops of epoch {epoch}"))
+            if probe is not None:
+                batches = self._looked_at(batches, probe, epoch, clock)
             self.engine.run(batches, self.lr, changes, clock)
             reading = clock.stop()
         finally:
             gc.enable()
         return reading, order, rates[-1]
+
+    def _looked_at(
+        self, batches: Iterable[tuple[Tensor, ...]], probe: Probe, epoch: int, clock: Clock
+    ) -> Iterator[tuple[Tensor, ...]]:
+        """The batches, each shown to the probe before its step."""
+        for step, batch in enumerate(batches, start=1 + (epoch - 1) * self.steps):
+            if probe.due(epoch, step):
+                clock.pause()
+                images = batch[1] if len(batch) > 1 else self.step.gather(batch[0])[0]
+                self.probed += probe.rows(self.model, images, self.bnp, epoch, step)
+                clock.resume()
+            yield batch
 
 
 def diverged(row: Row) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from bnpbench.measure.clock import CpuClock, clock_for
+from bnpbench.measure.clock import CpuClock, Reading, clock_for
 
 
 def test_seconds_and_laps_are_differences_of_the_times_seen() -> None:
@@ -38,3 +38,14 @@ def test_work_that_is_only_queued_is_counted_on_cuda() -> None:
     torch.cuda._sleep(1_000_000_000)
     clock.lap()
     assert clock.stop().seconds > 0.1
+
+
+def test_a_pause_is_in_no_number() -> None:
+    times = iter([10.0, 11.0, 11.5, 14.5, 16.0, 17.0])
+    clock = CpuClock(2, now=lambda: next(times))
+    clock.start()
+    clock.lap()
+    clock.pause()
+    clock.resume()
+    clock.lap()
+    assert clock.stop() == Reading(4.0, (1.0, 2.0))
