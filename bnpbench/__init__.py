@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     from bnpbench.measure.flops import FlopCount
     from bnpbench.report import compare
     from bnpbench.results import Results, read_results
-    from bnpbench.suite import Suite, load_suite
+    from bnpbench.suite import DatasetPlugin, MethodPlugin, NetworkPlugin, Suite, load_suite
     from bnpbench.theory import verify
 
 _HOMES = {
     "BNP": "bnpbench.bnp",
+    "DatasetPlugin": "bnpbench.suite",
     "FlopCount": "bnpbench.measure.flops",
+    "MethodPlugin": "bnpbench.suite",
+    "NetworkPlugin": "bnpbench.suite",
     "Results": "bnpbench.results",
     "Suite": "bnpbench.suite",
     "compare": "bnpbench.report",
@@ -29,7 +32,20 @@ _HOMES = {
     "verify": "bnpbench.theory",
 }
 
-__all__ = ["BNP", "FlopCount", "Results", "Suite", "compare", "load_suite", "read_results", "run_suite", "verify"]
+__all__ = [
+    "BNP",
+    "DatasetPlugin",
+    "FlopCount",
+    "MethodPlugin",
+    "NetworkPlugin",
+    "Results",
+    "Suite",
+    "compare",
+    "load_suite",
+    "read_results",
+    "run_suite",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> Any:

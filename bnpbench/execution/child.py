@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -14,22 +15,34 @@ from typing import Any
 
 from bnpbench.errors import BnpbenchError
 from bnpbench.execution.messages import Done, GetData, ListData, Preflight, Probe, Refused, RunBlock
+from bnpbench.suite import PluginFile, load_plugins
 
 
-def serve(channel: connection.Connection, request: Any, log: Path | None) -> None:
-    """Answer ``request`` on ``channel``; the last message is ``Done`` or ``Refused``.
+def serve(channel: connection.Connection, pickled: bytes, plugins: tuple[PluginFile, ...], log: Path | None) -> None:
+    """Answer the pickled request on ``channel``; the last message is ``Done`` or ``Refused``.
+
+    The request may hold options that a plugin defines, so the plugins are loaded before it is read.
 
     An error of any other kind is printed to the log and ends the process with exit code 1.
     """
     _prepare(log)
     try:
-        channel.send(Done(_answer(channel, request)))
+        if plugins:
+            _load(plugins)
+        channel.send(Done(_answer(channel, pickle.loads(pickled))))
     except BnpbenchError as error:
         channel.send(Refused(error))
     except BaseException:
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(1)
+
+
+def _load(plugins: tuple[PluginFile, ...]) -> None:
+    from bnpbench.execution.plugins import install
+
+    load_plugins(plugins)
+    install()
 
 
 def _answer(channel: connection.Connection, request: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import types
@@ -16,6 +17,7 @@ from typing import Any
 
 from bnpbench.execution.child import serve
 from bnpbench.execution.messages import Done, Refused
+from bnpbench.suite import PluginFile
 
 # Without them glibc returns every temporary over 1 MB to the system, and its pages are faulted in anew each step.
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
@@ -24,16 +26,21 @@ MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(
 class Child:
     """One running request.
 
+    Args:
+        request: see ``messages``.
+        plugins: loaded before the request is answered.
+        log: file that takes what the process prints; none: it prints where this one does.
+
     Attributes:
         channel: messages from the child; at its end there is ``Done``, ``Refused`` or nothing.
         process: its ``sentinel`` is ready when the process has ended.
     """
 
-    def __init__(self, request: Any, log: Path | None = None) -> None:
+    def __init__(self, request: Any, plugins: tuple[PluginFile, ...] = (), log: Path | None = None) -> None:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["bnpbench.execution.preload"])
         self.channel, far_end = context.Pipe(duplex=False)
-        self.process: BaseProcess = context.Process(target=serve, args=(far_end, request, log))
+        self.process: BaseProcess = context.Process(target=serve, args=(far_end, pickle.dumps(request), plugins, log))
         with _environment(MALLOC), _no_main_module():
             self.process.start()
         far_end.close()
@@ -59,9 +66,9 @@ class Child:
         return f"ended with exit code {code}"
 
 
-def ask(request: Any) -> Any:
+def ask(request: Any, plugins: tuple[PluginFile, ...] = ()) -> Any:
     """The answer to a request that takes a moment; its errors are raised here."""
-    child = Child(request)
+    child = Child(request, plugins)
     try:
         while True:
             connection.wait([child.channel, child.process.sentinel])

@@ -45,9 +45,9 @@ def execute(suite: Suite, options: Options, progress: Progress) -> Outcome:
     store = Store(options.out, suite.name, environment)
     store.write_suite(suite.document(whole, epochs=options.epochs))
     blocks = _sharded(suite.blocks(chosen), options.shard)
-    costs = ask(Preflight(_cells(blocks), options.data_dir, options.offline))
+    costs = ask(Preflight(_cells(blocks), options.data_dir, options.offline), suite.plugins)
     cores = environment["hardware"]["cores"]
-    return Sweep(store, options, costs, _provenance(suite), cores, progress).run(blocks)
+    return Sweep(store, options, costs, _provenance(suite), cores, progress, suite.plugins).run(blocks)
 
 
 def _check(suite: Suite, options: Options) -> None:

@@ -19,7 +19,7 @@ from bnpbench.execution.messages import Done, Epoch, Finished, Refused, RunBlock
 from bnpbench.execution.options import Options, Outcome
 from bnpbench.execution.progress import Progress
 from bnpbench.results import FINISHED, Store
-from bnpbench.suite import Block, Cell
+from bnpbench.suite import Block, Cell, PluginFile
 
 BUSY_SECONDS = 0.5  # between looks at a block that another run is measuring
 Row = dict[str, Any]
@@ -58,6 +58,7 @@ class Sweep:
         provenance: columns that are the same for every cell of the run.
         cores: of the machine, shared out among the jobs.
         progress: is told what happens.
+        plugins: of the suite.
     """
 
     def __init__(
@@ -68,9 +69,10 @@ class Sweep:
         provenance: Row,
         cores: int,
         progress: Progress,
+        plugins: tuple[PluginFile, ...] = (),
     ) -> None:
         self.store, self.options, self.costs, self.provenance = store, options, costs, provenance
-        self.cores, self.progress = cores, progress
+        self.cores, self.progress, self.plugins = cores, progress, plugins
         self.queue: deque[Block] = deque()
         self.running: list[Job] = []
         self.finished = self.skipped = self.failed = 0
@@ -124,7 +126,7 @@ class Sweep:
             cores=self._share(job.slot),
             log=f"logs/{log.name}",
         )
-        job.child = Child(request, log)
+        job.child = Child(request, self.plugins, log)
         job.deadline = None
         if self.options.timeout is not None:
             job.deadline = time.monotonic() + self.options.timeout * len(job.piece)

@@ -7,6 +7,7 @@ from bnpbench.suite.data import DATASETS, DataShape, data_shape, split_sizes
 from bnpbench.suite.document import AtEpoch, AtEpochs, Bounds, Claim, Measure, Probe, Reference, Select, Side
 from bnpbench.suite.loading import load_suite, shipped_suites
 from bnpbench.suite.metrics import METRICS, table_of
+from bnpbench.suite.plugins import DatasetPlugin, MethodPlugin, NetworkPlugin, PluginFile, load_plugins
 from bnpbench.suite.schema import json_schema
 from bnpbench.suite.suites import Suite
 from bnpbench.suite.vocabulary import (
@@ -62,6 +63,7 @@ __all__ = [
     "Constant",
     "DataShape",
     "DatasetOptions",
+    "DatasetPlugin",
     "FourThings",
     "FullyConnected",
     "Glorot",
@@ -72,9 +74,12 @@ __all__ = [
     "LayerNorm",
     "Measure",
     "MethodOptions",
+    "MethodPlugin",
     "NetworkOptions",
+    "NetworkPlugin",
     "OptimizerOptions",
     "Options",
+    "PluginFile",
     "Probe",
     "Reference",
     "Renorm",
@@ -94,6 +99,7 @@ __all__ = [
     "WeightDecay",
     "data_shape",
     "json_schema",
+    "load_plugins",
     "load_suite",
     "shipped_suites",
     "split_sizes",

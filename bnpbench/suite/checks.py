@@ -9,7 +9,7 @@ from bnpbench.suite.data import data_shape, split_sizes
 from bnpbench.suite.expansion import Grid
 from bnpbench.suite.explaining import closest, shown
 from bnpbench.suite.options import SETTINGS, kinds, method_label
-from bnpbench.suite.vocabulary import Cnn, FullyConnected, Settings
+from bnpbench.suite.vocabulary import Cnn, ResNet, ResNet18, Settings
 
 SMALLEST_CNN_IMAGE = 18  # three valid 3 x 3 convolutions and two poolings by 2 leave one position of it
 AGREE = ("device", "devices", "precision", "threads", "deterministic", "epochs")
@@ -50,7 +50,7 @@ def _fault(settings: Settings) -> tuple[tuple[str, ...], str] | None:
         used = f"{train:,}" if train == shape.train else f"{train:,} of {shape.train:,}"
         return ("batch_size",), f"{settings.batch_size:,} is more than the training data: {used} examples of {name}"
     is_image, size = len(shape.input) == 3, " x ".join(map(str, shape.input))
-    if not is_image and not isinstance(settings.network, FullyConnected):
+    if not is_image and isinstance(settings.network, Cnn | ResNet | ResNet18):
         return ("network",), f"{settings.network.kind} needs images (channels x height x width); {name} is {size}"
     if not is_image and settings.augment != "none":
         return ("augment",), f"{settings.augment} needs images (channels x height x width); {name} is {size}"

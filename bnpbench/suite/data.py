@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bnpbench.suite.plugins import DatasetPlugin
 from bnpbench.suite.vocabulary import ImageNet, Settings, StoredData, Synthetic
 
 
@@ -27,12 +28,14 @@ DATASETS = {
 """The data sets of fixed content."""
 
 
-def data_shape(options: StoredData | Synthetic | ImageNet) -> DataShape:
+def data_shape(options: StoredData | Synthetic | ImageNet | DatasetPlugin) -> DataShape:
     """The shape of any data set; ImageNet's is that of ILSVRC 2012 at the size asked for."""
     if isinstance(options, Synthetic):
         return DataShape(options.shape, options.classes, options.train, options.test)
     if isinstance(options, ImageNet):
         return DataShape((3, options.size, options.size), 1000, 1_281_167, 50_000)
+    if isinstance(options, DatasetPlugin):
+        return options.shape()
     return DATASETS[options.kind]
 
 

@@ -16,6 +16,7 @@ from bnpbench.suite.claims import check_claims
 from bnpbench.suite.document import Document, Select
 from bnpbench.suite.expansion import Grid
 from bnpbench.suite.explaining import Fault, closest, explain, listed
+from bnpbench.suite.plugins import PluginFile, load_plugins
 from bnpbench.suite.reading import Source, read
 from bnpbench.suite.suites import Row, Suite
 
@@ -34,7 +35,9 @@ def load_suite(source: str | Path, *, allow_plugins: bool = False) -> Suite:
     """
     file = read(_path(source))
     document = _document(file)
-    grid = Grid(file, document, _plugins(file, document, allow_plugins))
+    plugins = _plugins(file, document, allow_plugins)
+    load_plugins(plugins)
+    grid = Grid(file, document, tuple(sorted(plugin.sha256 for plugin in plugins)))
     check_settings(grid)
     check_labels(grid)
     suite = Suite(
@@ -48,6 +51,7 @@ def load_suite(source: str | Path, *, allow_plugins: bool = False) -> Suite:
         claims=document.claim,
         select=document.select,
         probe=document.probe,
+        plugins=plugins,
         _rows=_rows(grid, document),
     )
     if document.claim or document.reference:
@@ -81,10 +85,10 @@ def _document(source: Source) -> Document:
         raise source.error(fault.message, fault.path, fault.closest) from None
 
 
-def _plugins(source: Source, document: Document, allowed: bool) -> tuple[str, ...]:
-    """The SHA-256 of each plugin."""
+def _plugins(source: Source, document: Document, allowed: bool) -> tuple[PluginFile, ...]:
+    """The plugins that the suite names, each with its SHA-256."""
     folder = source.path.parent.resolve()
-    hashes = []
+    files = []
     for number, name in enumerate(document.plugins):
         place = ("plugins", number)
         path = (folder / name).resolve()
@@ -95,10 +99,10 @@ def _plugins(source: Source, document: Document, allowed: bool) -> tuple[str, ..
         try:
             if not path.is_file() or path.stat().st_size > MAX_PLUGIN_BYTES:
                 raise source.error(f"no such file of at most {MAX_PLUGIN_BYTES // 1024:,} KiB: {name!r}", place)
-            hashes.append(hashlib.sha256(path.read_bytes()).hexdigest())
+            files.append(PluginFile(path, hashlib.sha256(path.read_bytes()).hexdigest()))
         except OSError as error:
             raise source.error(f"cannot be read: {error.strerror}", place) from None
-    return tuple(sorted(hashes))
+    return tuple(files)
 
 
 def _rows(grid: Grid, document: Document) -> tuple[Row, ...]:

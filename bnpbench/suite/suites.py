@@ -14,6 +14,7 @@ from bnpbench.suite.cells import Block, Cell, Role
 from bnpbench.suite.claims import Combination, combinations_of, rows_of, table_of_cells
 from bnpbench.suite.document import Claim, Measure, Probe, Reference, Select
 from bnpbench.suite.matching import only_pattern
+from bnpbench.suite.plugins import PluginFile
 from bnpbench.suite.vocabulary import SCHEMA_VERSION, Settings
 
 
@@ -42,6 +43,7 @@ class Suite:
         claims: what it is expected to show.
         select: the axis whose best value is chosen before the finals, if any.
         probe: the neuron looked at in every so many iterations, if any.
+        plugins: the Python files that were run for it.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Suite:
     claims: tuple[Claim, ...]
     select: Select | None
     probe: Probe | None
+    plugins: tuple[PluginFile, ...]
     _rows: tuple[Row, ...] = field(repr=False)
 
     def cells(

@@ -27,7 +27,7 @@ NonNegativeFloat = Annotated[float, Field(ge=0)]
 Position = Literal["post", "pre"]
 
 
-def _kind_or_table(value: Any) -> Any:
+def kind_or_table(value: Any) -> Any:
     """``"bnp"`` is short for ``{ kind = "bnp" }``."""
     return {"kind": value} if isinstance(value, str) else value
 
@@ -35,17 +35,19 @@ def _kind_or_table(value: Any) -> Any:
 # --- methods --------------------------------------------------------------------------------
 
 
-class _Labelled(Options):
+class Labelled(Options):
+    """A method."""
+
     label: str | None = Field(default=None, min_length=1, max_length=60)  # how tables call it; not a setting
 
 
-class Vanilla(_Labelled):
+class Vanilla(Labelled):
     """The network as it is."""
 
     kind: Literal["vanilla"]
 
 
-class _BatchStatistics(_Labelled):
+class _BatchStatistics(Labelled):
     """Epsilon and momentum default to TensorFlow's, which the paper's FC and CNN runs used."""
 
     eps: PositiveFloat = 1e-3
@@ -66,7 +68,7 @@ class Renorm(_BatchStatistics):
     clipped: bool = True
 
 
-class LayerNorm(_Labelled):
+class LayerNorm(Labelled):
     """Layer normalization; epsilon is Keras's."""
 
     kind: Literal["ln"]
@@ -89,7 +91,7 @@ class _Groups(Options):
         return self
 
 
-class GroupNorm(_Labelled, _Groups):
+class GroupNorm(Labelled, _Groups):
     """Group normalization."""
 
     kind: Literal["gn"]
@@ -118,13 +120,13 @@ class _Preconditioning(Options):
     first_layer: bool = True  # precondition the layer that reads the input
 
 
-class Bnp(_Labelled, _Preconditioning):
+class Bnp(Labelled, _Preconditioning):
     """Batch normalization preconditioning."""
 
     kind: Literal["bnp"]
 
 
-class BnpGroupNorm(_Labelled, _Preconditioning, _Groups):
+class BnpGroupNorm(Labelled, _Preconditioning, _Groups):
     """BNP on a network with group normalization."""
 
     kind: Literal["bnp+gn"]
@@ -133,7 +135,7 @@ class BnpGroupNorm(_Labelled, _Preconditioning, _Groups):
 MethodOptions = Annotated[
     Vanilla | BatchNorm | Renorm | LayerNorm | GroupNorm | FourThings | Bnp | BnpGroupNorm,
     Field(discriminator="kind"),
-    BeforeValidator(_kind_or_table),
+    BeforeValidator(kind_or_table),
 ]
 
 # --- networks -------------------------------------------------------------------------------
@@ -175,7 +177,7 @@ class ResNet18(Options):
 
 
 NetworkOptions = Annotated[
-    FullyConnected | Cnn | ResNet | ResNet18, Field(discriminator="kind"), BeforeValidator(_kind_or_table)
+    FullyConnected | Cnn | ResNet | ResNet18, Field(discriminator="kind"), BeforeValidator(kind_or_table)
 ]
 
 # --- data -----------------------------------------------------------------------------------
@@ -207,7 +209,7 @@ class ImageNet(Options):
 
 
 DatasetOptions = Annotated[
-    StoredData | Synthetic | ImageNet, Field(discriminator="kind"), BeforeValidator(_kind_or_table)
+    StoredData | Synthetic | ImageNet, Field(discriminator="kind"), BeforeValidator(kind_or_table)
 ]
 
 # --- training -------------------------------------------------------------------------------
@@ -237,7 +239,7 @@ class Adam(Options):
     eps: PositiveFloat = 1e-8
 
 
-OptimizerOptions = Annotated[Sgd | Adam, Field(discriminator="kind"), BeforeValidator(_kind_or_table)]
+OptimizerOptions = Annotated[Sgd | Adam, Field(discriminator="kind"), BeforeValidator(kind_or_table)]
 
 
 class Warmup(Options):
@@ -271,7 +273,7 @@ class Steps(Options):
     warmup: Warmup | None = None
 
 
-ScheduleOptions = Annotated[Constant | Steps, Field(discriminator="kind"), BeforeValidator(_kind_or_table)]
+ScheduleOptions = Annotated[Constant | Steps, Field(discriminator="kind"), BeforeValidator(kind_or_table)]
 
 
 class Glorot(Options):
@@ -287,7 +289,7 @@ class HeNormal(Options):
     factor: PositiveFloat = 1.0
 
 
-InitializationOptions = Annotated[Glorot | HeNormal, Field(discriminator="kind"), BeforeValidator(_kind_or_table)]
+InitializationOptions = Annotated[Glorot | HeNormal, Field(discriminator="kind"), BeforeValidator(kind_or_table)]
 
 
 class WeightDecay(Options):

@@ -1,0 +1,139 @@
+"""Methods, networks and data sets of a user's own, from Python files that a suite names.
+
+A plugin file defines subclasses of ``MethodPlugin``, ``NetworkPlugin`` or ``DatasetPlugin``. Each is the table of
+options that a suite may write, with a ``kind`` of its own, and says how the thing is built. torch is best imported
+inside the building methods: the options alone are read before anything runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union
+
+from pydantic import BeforeValidator, Field
+
+from bnpbench.errors import SuiteError
+from bnpbench.suite.options import SETTINGS, alternatives, kinds
+from bnpbench.suite.vocabulary import Labelled, Options, Settings, kind_or_table
+
+if TYPE_CHECKING:
+    from bnpbench.suite.data import DataShape
+
+
+class MethodPlugin(Labelled):
+    """A normalization.
+
+    Attributes:
+        position: after the activation (``post``) or before it (``pre``).
+        preconditioned: whether BNP preconditions the gradient; needs BNP's options.
+    """
+
+    position: ClassVar[Literal["post", "pre"]] = "post"
+    preconditioned: ClassVar[bool] = False
+
+    def layer(self, features: int, spatial_dims: int, site: str) -> Any:
+        """The module that normalizes (N, features, *spatial) after the layer named ``site``."""
+        raise NotImplementedError
+
+
+class NetworkPlugin(Options):
+    """A network."""
+
+    def build(self, normalization: Any, input_shape: tuple[int, ...], classes: int) -> Any:
+        """A module from (N, *input_shape) to (N, classes).
+
+        Args:
+            normalization: ``normalization.make(features, spatial_dims, site)`` gives the method's module, or None
+                where it has none at this ``normalization.position``.
+            input_shape: of one example.
+            classes: outputs.
+        """
+        raise NotImplementedError
+
+
+class DatasetPlugin(Options):
+    """A data set."""
+
+    def shape(self) -> DataShape:
+        """What is known of it before anything is loaded."""
+        raise NotImplementedError
+
+    def load(self) -> Any:
+        """Training examples (n, *shape) in float32 and labels (n,) in int64, then the same for the test."""
+        raise NotImplementedError
+
+
+SETTING_OF: dict[type[Options], str] = {MethodPlugin: "method", NetworkPlugin: "network", DatasetPlugin: "dataset"}
+_BUILT_IN = {setting: SETTINGS[setting] for setting in SETTING_OF.values()}
+REGISTERED: dict[tuple[str, str], type[Options]] = {}
+"""(setting, kind) → the plugin class that was loaded last."""
+
+
+@dataclass(frozen=True)
+class PluginFile:
+    """A Python file and the SHA-256 of what was read from it."""
+
+    path: Path
+    sha256: str
+
+
+def load_plugins(files: Sequence[PluginFile]) -> None:
+    """Run the files and add what they define to the vocabulary.
+
+    Raises:
+        SuiteError: a file changed since it was hashed, does not run, or defines no plugin or a kind that exists.
+    """
+    for file in files:
+        module = _run(file)
+        classes = [c for c in vars(module).values() if _is_plugin(c) and c.__module__ == module.__name__]
+        if not classes:
+            names = ", ".join(base.__name__ for base in SETTING_OF)
+            raise SuiteError(f"{file.path}: defines no subclass of {names}")
+        for cls in classes:
+            _register(file, cls)
+
+
+def _is_plugin(candidate: Any) -> bool:
+    return isinstance(candidate, type) and issubclass(candidate, tuple(SETTING_OF)) and candidate not in SETTING_OF
+
+
+def _run(file: PluginFile) -> ModuleType:
+    """The file as a module, run once for each content; its name lets other processes unpickle its classes."""
+    name = f"bnpbench_plugin_{file.sha256[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    content = file.path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != file.sha256:
+        raise SuiteError(f"{file.path}: changed after the suite was loaded; run it again")
+    spec = importlib.util.spec_from_loader(name, loader=None, origin=str(file.path))
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        exec(compile(content, str(file.path), "exec"), module.__dict__)
+    except Exception as error:
+        del sys.modules[name]
+        raise SuiteError(f"{file.path}: does not run: {type(error).__name__}: {error}") from error
+    return module
+
+
+def _register(file: PluginFile, cls: type[Options]) -> None:
+    setting = next(name for base, name in SETTING_OF.items() if issubclass(cls, base))
+    own = tuple(kinds(cls)) if "kind" in cls.model_fields else ()
+    if not own:
+        raise SuiteError(f'{file.path}: {cls.__name__} needs a kind, such as kind: Literal["{cls.__name__.lower()}"]')
+    for kind in own:
+        if kind in kinds(_BUILT_IN[setting]):
+            raise SuiteError(f"{file.path}: {cls.__name__}: {kind!r} is a {setting} of bnpbench; choose another kind")
+        REGISTERED[setting, kind] = cls
+    theirs = dict.fromkeys(model for (place, _), model in REGISTERED.items() if place == setting)
+    members: Any = Union[(*alternatives(_BUILT_IN[setting]), *theirs)]
+    SETTINGS[setting] = Annotated[members, Field(discriminator="kind"), BeforeValidator(kind_or_table)]
+    Settings.model_fields[setting].annotation = members
+    Settings.model_rebuild(force=True)

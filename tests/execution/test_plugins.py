@@ -1,0 +1,149 @@
+"""Methods, networks and data sets from a suite's own Python files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bnpbench import load_suite, run_suite
+from bnpbench.errors import SuiteError
+from tests.command import bnpbench
+
+PLUGIN = '''
+from typing import Literal
+
+from bnpbench import DatasetPlugin, MethodPlugin, NetworkPlugin
+from bnpbench.suite import DataShape
+
+
+class RmsNorm(MethodPlugin):
+    kind: Literal["rmsnorm"]
+    eps: float = 1e-6
+
+    def layer(self, features, spatial_dims, site):
+        from torch import nn
+
+        return nn.RMSNorm(features, eps=self.eps)
+
+
+class Faulty(MethodPlugin):
+    kind: Literal["faulty"]
+    how: str = "raise"
+
+    def layer(self, features, spatial_dims, site):
+        import os
+        from torch import nn
+
+        class Layer(nn.Module):
+            def forward(this, x):
+                if not x.is_meta:
+                    if self.how == "exit":
+                        os._exit(7)
+                    raise ArithmeticError("no such number")
+                return x
+
+        return Layer()
+
+
+class Linear(NetworkPlugin):
+    kind: Literal["linear"]
+
+    def build(self, normalization, input_shape, classes):
+        from torch import nn
+
+        return nn.Sequential(normalization.make(input_shape[0], 0, "input"), nn.Linear(input_shape[0], classes))
+
+
+class Signs(DatasetPlugin):
+    """The sign of a sum."""
+
+    kind: Literal["signs"]
+
+    def shape(self):
+        return DataShape((6,), 2, 300, 100)
+
+    def load(self):
+        import torch
+
+        x = torch.randn(400, 6, generator=torch.Generator().manual_seed(0))
+        y = (x.sum(1) > 0).long()
+        return x[:300], y[:300], x[300:], y[300:]
+'''
+SUITE = """
+name = "own"
+plugins = ["mine.py"]
+[train]
+dataset = "signs"
+network = "linear"
+optimizer = { kind = "sgd", lr = 0.5 }
+batch_size = 10
+epochs = 3
+threads = 1
+[sweep]
+method = ["vanilla", "rmsnorm", { kind = "rmsnorm", eps = 0.1 }, "bnp"]
+"""
+
+
+def write(folder: Path, suite: str = SUITE, plugin: str = PLUGIN) -> Path:
+    (folder / "mine.py").write_text(plugin)
+    path = folder / "own.toml"
+    path.write_text(suite)
+    return path
+
+
+def test_plugins_train_beside_the_methods_that_are_there(tmp_path: Path) -> None:
+    results = run_suite(load_suite(write(tmp_path), allow_plugins=True), tmp_path / "out")
+    assert list(results.cells.sort_values("label").label) == ["bnp", "rmsnorm", "rmsnorm(eps=0.1)", "vanilla"]
+    assert set(results.cells.status) == {"ok"}
+    assert results.epochs.test_accuracy.max() > 0.9
+
+
+def test_plugins_are_run_only_where_that_is_allowed(tmp_path: Path) -> None:
+    done = bnpbench("run", write(tmp_path, plugin="raise SystemExit('it ran')"), cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--allow-plugins" in done.stderr
+    assert "it ran" not in done.stderr
+
+
+def test_the_bytes_of_a_plugin_are_part_of_the_key(tmp_path: Path) -> None:
+    keys = []
+    for plugin in (PLUGIN, PLUGIN + "\n# another thought\n"):
+        suite = load_suite(write(tmp_path, plugin=plugin), allow_plugins=True)
+        keys.append({cell.key for cell in suite.cells(device="cpu", threads=1)})
+    assert not keys[0] & keys[1]
+
+
+@pytest.mark.parametrize(
+    ("plugin", "word"),
+    [
+        ("x = (", "SyntaxError"),
+        ("import nosuchmodule", "nosuchmodule"),
+        ("x = 1", "defines no subclass"),
+        (PLUGIN.replace('"rmsnorm"', '"bn"'), "choose another kind"),
+    ],
+)
+def test_a_plugin_that_does_not_fit_is_named(tmp_path: Path, plugin: str, word: str) -> None:
+    with pytest.raises(SuiteError, match=rf"mine\.py.*{word}"):
+        load_suite(write(tmp_path, plugin=plugin), allow_plugins=True)
+
+
+def test_a_plugin_outside_the_suites_folder_is_refused(tmp_path: Path) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (tmp_path / "mine.py").write_text(PLUGIN)
+    (inner / "own.toml").write_text(SUITE.replace("mine.py", "../mine.py"))
+    with pytest.raises(SuiteError, match="inside the suite's folder"):
+        load_suite(inner / "own.toml", allow_plugins=True)
+
+
+def test_a_fault_in_a_plugin_ends_its_cell_only(tmp_path: Path) -> None:
+    methods = '["vanilla", "faulty", { kind = "faulty", how = "exit" }]\n[measure]\ninterleave = ["method"]'
+    suite = SUITE.partition("method = ")[0] + "method = " + methods
+    results = run_suite(load_suite(write(tmp_path, suite), allow_plugins=True), tmp_path / "out")
+    cells = results.cells.set_index("label")
+    assert cells.status["vanilla"] == "ok"
+    assert cells.status["faulty"] == "error"
+    assert "ArithmeticError: no such number" in cells.message["faulty"]
+    assert cells.status["faulty(how=exit)"] == "crashed"
+    assert "exit code 7" in cells.message["faulty(how=exit)"]
