@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from bnpbench.report.cells import Place, measured, published
@@ -74,7 +73,7 @@ def _moment(place: Place, name: str, found: Sequence[tuple[int, float] | None], 
     text = f"at {span(pair[0] for pair in found if pair is not None)}" if name in ("last", "best") else ""
     if len(shares) < len(found):
         text = f"{text} {len(shares)} of {len(found)} seeds".strip()
-    return place.over_seeds(quantity, statistics.fmean(shares), shares, _DIGITS, text)
+    return place.over_seeds(quantity, sum(shares) / len(shares), shares, _DIGITS, text)
 
 
 def _series(view: View, cell: Cell) -> Series:

@@ -49,10 +49,9 @@ def advice(view: View, verdict: Verdict) -> str:
     distance = min(abs(estimate.value - bound) for bound in verdict.bounds if math.isfinite(bound))
     digits = significant(estimate.width, 2)
     head = f"Undecided: {name}: the interval reaches ±{digits}, the bound is {significant(distance, 2)} away"
-    factor = (estimate.width / distance) ** 2 if distance else math.inf
-    if factor > _HOPELESS:
+    if estimate.width > math.sqrt(_HOPELESS) * distance:
         return f"{head}; the number lies on the bound, and no length of run will decide it."
-    needed = math.ceil(estimate.n * factor)
+    needed = math.ceil(estimate.n * (estimate.width / distance) ** 2)
     if verdict.unit == "seeds":
         return f"{head}; about {max(needed, estimate.n + 1)} seeds would decide it."
     return f"{head}; about {fixed(needed, 0)} {verdict.unit} would decide it; {_remedy(view)}."

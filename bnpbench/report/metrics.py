@@ -119,7 +119,7 @@ def _at(series: Mapping[int, float], metric: str, at: At) -> float:
     picked = [number for epoch, number in series.items() if first <= epoch <= last]
     if isinstance(at, Mapping) and len(picked) < last - first + 1:
         raise NoDataError(f"{metric} of {len(picked)} of {describe_at(at)}")
-    return math.fsum(picked) / len(picked)
+    return sum(picked) / len(picked)
 
 
 def _over_steps(view: View, cell: Cell, metric: str) -> float | None:
@@ -150,4 +150,4 @@ def _target(view: View, cell: Cell, metric: str, target: float | None) -> float:
     seconds = view.series(cell, "train_seconds")
     if missing := [epoch for epoch in range(1, epochs[0] + 1) if not math.isfinite(seconds.get(epoch, math.nan))]:
         raise NoDataError(f"no train_seconds of epoch {missing[0]}")
-    return math.fsum(seconds[epoch] for epoch in range(1, epochs[0] + 1))
+    return sum(seconds[epoch] for epoch in range(1, epochs[0] + 1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,7 +34,7 @@ def _row(view: View, reference: Mapping[str, Any]) -> tuple[tuple[str, ...], Rec
     what = " ".join(
         filter(None, (metric, told(target) if target is not None else "", describe_at(at) if at != "last" else ""))
     )
-    center = statistics.fmean(values) if values else None
+    center = sum(values) / len(values) if values else None
     if center is None:
         ours = dash(", ".join(dict.fromkeys(reasons)) or "no cell")
     else:

@@ -24,6 +24,7 @@ OUTLIER_SCORE = 3.5  # Iglewicz and Hoaglin's bound for the modified z-score
 _TAILS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
 _TAIL_POSITIONS = [round(tail * (RESAMPLES - 1)) for tail in _TAILS]
 _SEED = 20_221_201
+_QUIET = np.errstate(over="ignore", invalid="ignore", divide="ignore")  # absurd input: infinite or no number, as it is
 Array = npt.NDArray[np.float64]
 
 
@@ -50,6 +51,7 @@ class Estimate:
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
 
+@_QUIET
 def median_interval(values: Sequence[float]) -> Estimate:
     """The median of times, or of ratios or differences of paired times, with its bootstrap interval.
 
@@ -71,6 +73,7 @@ def median_interval(values: Sequence[float]) -> Estimate:
     return Estimate(value, n, float(low), float(high))
 
 
+@_QUIET
 def unpaired_interval(left: Sequence[float], right: Sequence[float], *, ratio: bool) -> Estimate:
     """Ratio or difference of the medians of two independent samples, each resampled on its own."""
     samples = [np.sort(np.asarray(sample, dtype=np.float64)) for sample in (left, right)]
@@ -82,6 +85,7 @@ def unpaired_interval(left: Sequence[float], right: Sequence[float], *, ratio: b
     return _between(value, n, first / second if ratio else first - second)
 
 
+@_QUIET
 def mean_interval(values: Sequence[float]) -> Estimate:
     """The mean over seeds with Student's t interval.
 
@@ -106,13 +110,18 @@ def ratio_interval(ratios: Sequence[float]) -> Estimate:
     if any(ratio < 0 for ratio in ratios):
         return Estimate(float(np.median(ratios)), len(ratios), reason="a ratio below 0 has no logarithm")
     estimate = mean_interval([math.log(ratio) if ratio else -math.inf for ratio in ratios])
-    low, high = (None if bound is None else math.exp(bound) for bound in (estimate.low, estimate.high))
+    low, high = (None if bound is None else _exponential(bound) for bound in (estimate.low, estimate.high))
     if low is not None and low == high:
         low = high = ratios[0]  # exactly, not by way of logarithms
         return Estimate(ratios[0], estimate.n, low, high)
-    return Estimate(math.exp(estimate.value), estimate.n, low, high, estimate.reason)
+    return Estimate(_exponential(estimate.value), estimate.n, low, high, estimate.reason)
 
 
+def _exponential(value: float) -> float:
+    return math.exp(value) if value < 700 else math.inf
+
+
+@_QUIET
 def outliers(values: Sequence[float]) -> list[bool]:
     """Which values lie far from the median, by their modified z-score (median absolute deviation).
 
@@ -126,6 +135,7 @@ def outliers(values: Sequence[float]) -> list[bool]:
     return [bool(deviation > OUTLIER_SCORE * scale) for deviation in deviations]
 
 
+@_QUIET
 def clustered_interval(base: Sequence[Sequence[float]], new: Sequence[Sequence[float]]) -> Estimate:
     """How much larger the new medians are, over several cells measured in both runs.
 
@@ -142,7 +152,7 @@ def clustered_interval(base: Sequence[Sequence[float]], new: Sequence[Sequence[f
         tuple(np.sort(np.asarray(side, dtype=np.float64)) for side in cell) for cell in zip(base, new, strict=True)
     ]
     logs = [math.log(_middle(after) / _middle(before)) for before, after in pairs]
-    value, n = math.exp(float(np.mean(logs))), min(sum(map(len, base)), sum(map(len, new)))
+    value, n = _exponential(float(np.mean(logs))), min(sum(map(len, base)), sum(map(len, new)))
     if n < LEAST_PAIRS:
         return Estimate(value, n, reason=f"n = {n} of {LEAST_PAIRS}")
     drawn = np.stack(

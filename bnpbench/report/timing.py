@@ -139,10 +139,12 @@ def _reached(view: View, group: Group, cells: Sequence[Cell], target: float) -> 
     whole, others = measured(cells)
     for metric, digits in (("seconds_to", None), ("epochs_to", 0)):
         quantity = f"{metric} {target}"
+        values = [found for cell in reached if (found := _taken(view, cell, metric, target)) is not None]
         if not reached:
             text, row = place.empty(quantity, "never" if whole else others or ", ".join(dict.fromkeys(whys)))
+        elif not values:
+            text, row = place.empty(quantity, "no train_seconds")
         else:
-            values = [value(view, cell, metric, target=target) for cell in reached]
             center = statistics.median(values)
             places = decimals(center) if digits is None else digits if center == int(center) else 1
             text, row = place.over_seeds(quantity, center, values, places)
@@ -163,6 +165,13 @@ def _reached(view: View, group: Group, cells: Sequence[Cell], target: float) -> 
         )
     )
     return texts, records
+
+
+def _taken(view: View, cell: Cell, metric: str, target: float) -> float | None:
+    try:
+        return value(view, cell, metric, target=target)
+    except NoDataError:
+        return None
 
 
 def _times(view: View, cell: Cell) -> Mapping[int, float]:

@@ -1,0 +1,102 @@
+"""Results from strangers: whatever stands in them is shown or named, never raised."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from made_results import Made, epochs
+
+from bnpbench.report import compare, render, verdicts
+from bnpbench.results import read_results
+
+WORDS = st.sampled_from(
+    ["bnp", "", "1e5", "a|b", "\ud800", "=x", "train_seconds", "reached", "ratio", "last", "method"]
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 10**20) | st.floats() | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
+    max_leaves=6,
+)
+FIELDS = ["source", "measure", "targets", "references", "claims", "shortened", "cells", "description"]
+CELL_FIELDS = ["label", "role", "block", "settings"]
+CLAIM_FIELDS = ["says", "metric", "target", "question", "bounds", "left", "right", "where", "combinations"]
+REFERENCE_FIELDS = ["metric", "value", "source", "target", "at", "cell", "cells"]
+NUMBERS = st.lists(st.none() | st.floats() | st.integers(-1, 1).map(float), min_size=1, max_size=8)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], Path]:
+    made = Made(tmp_path_factory.mktemp("strangers"))
+    bn, bnp = (made.cell(method, rows=epochs([1.0] * 6, [0.5] * 6)) for method in ("bn", "bnp"))
+    made.claim("train_seconds", "ratio", [bnp], [bn], at="all", at_most=1)
+    made.claim("reached", "value", [bnp], target=0.5, at_most=1)
+    made.document["targets"] = [0.5]
+    made.document["references"] = [{"cells": [bn], "metric": "test_loss", "value": 1, "source": "x", "cell": {}}]
+    made.read()
+    return made.out, made.document, made.store.folder / "environment.json"
+
+
+def _show_everything(out: Path) -> None:
+    results = read_results(out)
+    for name in ("markdown", "csv", "json"):
+        render(results, name).encode()
+    verdicts(results)
+    compare(results, results, across_machines=True).render()
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_suite_document_is_raised(folder: tuple[Path, dict[str, Any], Path], data: st.DataObject) -> None:
+    out, original, _ = folder
+    document = json.loads(json.dumps(original))
+    places: list[tuple[Any, list[str]]] = [(document, FIELDS), (document["cells"][0], CELL_FIELDS)]
+    places += [(document["claims"][0], CLAIM_FIELDS), (document["references"][0], REFERENCE_FIELDS)]
+    places += [(document["cells"][0]["settings"], ["method", "batch_size", "seed", "network", "optimizer"])]
+    place, names = data.draw(st.sampled_from(places))
+    place[data.draw(st.sampled_from(names))] = data.draw(JSON)
+    (out / "made" / "suite.json").write_text(json.dumps(document))
+    _show_everything(out)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(value=JSON, name=st.sampled_from(["hardware", "software", "details", "measurement"]))
+def test_no_environment_is_raised(folder: tuple[Path, dict[str, Any], Path], value: Any, name: str) -> None:
+    out, document, path = folder
+    (out / "made" / "suite.json").write_text(json.dumps(document))
+    whole = path.read_text()
+    try:
+        path.write_text(json.dumps({**json.loads(whole), name: value}))
+        _show_everything(out)
+    finally:
+        path.write_text(whole)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seconds=NUMBERS, accuracy=NUMBERS, number=st.integers(-(2**63), 2**63 - 1))
+def test_no_number_is_raised(
+    tmp_path_factory: pytest.TempPathFactory, seconds: list[float], accuracy: list[float], number: int
+) -> None:
+    made = Made(tmp_path_factory.mktemp("numbers"))
+    rows = epochs(seconds, accuracy)
+    bn = [made.cell("bn", seed=seed, rows=rows, flops_model=number) for seed in (1, 2)]
+    bnp = [made.cell("bnp", seed=seed, rows=epochs([1.0] * 8, [0.5] * 8)) for seed in (1, 2)]
+    made.cell("vanilla", rows=rows)
+    for metric, question in (("train_seconds", "ratio"), ("test_accuracy", "ratio"), ("test_accuracy", "difference")):
+        for sides in ((bn, bnp), (bnp, bn)):
+            made.claim(metric, question, *sides, at="all" if metric == "train_seconds" else "best", at_most=1)
+    made.claim("seconds_to", "ratio", bn, bnp, target=0.5, at_least=0)
+    made.document["targets"] = [0.5]
+    made.read()
+    _show_everything(made.out)
+
+
+def test_an_environment_of_nothing_is_an_unknown_machine(make: Callable[..., Made]) -> None:
+    made = make(hardware=[1], software="x")
+    made.cell("bnp", rows=epochs([1.0]))
+    assert "# made on an unknown machine" in render(made.read())
