@@ -24,6 +24,7 @@ from bnpbench.measure.conditioning import Probe
 from bnpbench.suite import Cell
 from bnpbench.training import state
 from bnpbench.training.accounting import Costs
+from bnpbench.training.engines import Preparation
 from bnpbench.training.examples import Examples, Streamed, examples_of
 from bnpbench.training.trainer import Row, Trainer, diverged
 
@@ -46,6 +47,8 @@ class Member:
     last_batch: int | None = None
     setup_seconds: float = 0.0
     warmup_seconds: float = 0.0
+    compile_seconds: float = 0.0
+    engine: Preparation | None = None
     wall_seconds: float = 0.0
     clock_mhz_before: float | None = None
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -79,6 +82,7 @@ class BlockRun:
         configure(self.request.cells[0], self.request.cores)
         for member in self.members:
             self.guarded(member, self.set_up)
+            self.guarded(member, self.prepare)
             self.guarded(member, self.warm_up)
             self.guarded(member, self.resume)
         epoch = 0
@@ -130,6 +134,13 @@ class BlockRun:
         if key not in self.examples:
             self.examples[key] = examples_of(s, datasets.root(self.request.data_dir), self.device)
         return self.examples[key]
+
+    def prepare(self, member: Member) -> None:
+        assert member.trainer is not None
+        begin = time.perf_counter()
+        member.trainer.prepare()
+        member.engine = member.trainer.engine
+        member.compile_seconds = time.perf_counter() - begin
 
     def warm_up(self, member: Member) -> None:
         assert member.trainer is not None
@@ -186,7 +197,7 @@ class BlockRun:
 
     def record(self, member: Member) -> Row:
         """The cell's row of the ``cells`` table."""
-        cell, s = member.cell, member.cell.settings
+        cell = member.cell
         alone = len(self.members) == 1 or self.device.type == "cuda"
         return {
             **identity(cell, self.request.block, member.costs.columns),
@@ -197,12 +208,12 @@ class BlockRun:
             "energy_joules": total(member.rows, "energy_joules"),
             "setup_seconds": member.setup_seconds,
             "warmup_seconds": member.warmup_seconds,
-            "compile_seconds": 0.0,
+            "compile_seconds": member.compile_seconds,
             "wall_seconds": member.wall_seconds,
             "stopped_by": member.stopped_by,
-            "engine_active": s.engine if member.rows else None,
-            "cache_hits": 0,
-            "cache_misses": 0,
+            "engine_active": member.engine and member.engine.active,
+            "cache_hits": member.engine and member.engine.cache_hits,
+            "cache_misses": member.engine and member.engine.cache_misses,
             "train_examples": member.train_examples,
             "last_batch": member.last_batch,
             "clock_mhz_before": member.clock_mhz_before,
@@ -218,6 +229,7 @@ def configure(cell: Cell, cores: tuple[int, ...] | None) -> None:
     settings = cell.settings
     assert settings.threads != "auto"
     torch.set_num_threads(settings.threads)
+    torch._dynamo.reset()  # past eight recompilations of one code object torch would run eagerly without a word
     gc.freeze()  # what was imported lives as long as the process: no collection need look at it
     if cores is not None and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)

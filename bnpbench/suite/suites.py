@@ -64,7 +64,7 @@ class Suite:
         *,
         device: Literal["cpu", "cuda"],
         threads: int,
-        engine: Literal["eager"] = "eager",
+        engine: Literal["eager", "compiled", "graphed"] = "eager",
         only: Sequence[str] = (),
         seeds: int | None = None,
         epochs: int | None = None,

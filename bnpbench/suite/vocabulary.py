@@ -316,7 +316,7 @@ class Settings(Options):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
     device: Literal["auto", "cpu", "cuda"] = "auto"
     devices: Annotated[int, Field(ge=1, le=1)] = 1
-    engine: Literal["auto", "eager"] = "auto"
+    engine: Literal["auto", "eager", "compiled", "graphed"] = "auto"
     threads: Literal["auto"] | Positive = "auto"
     precision: Literal["float32"] = "float32"
     deterministic: bool = False

@@ -15,7 +15,6 @@ from bnpbench import methods
 from bnpbench.bnp.costs import bn_flops, predicted, tracked_shapes
 from bnpbench.measure.flops import FlopCount, count_plain_bn, count_plain_bnp
 from bnpbench.suite import Settings, Vanilla
-from bnpbench.training.augmentation import augmentation
 from bnpbench.training.optimizers import build_optimizer
 from bnpbench.training.step import Step
 
@@ -89,7 +88,7 @@ def _step(settings: Settings, model: nn.Module, input_shape: tuple[int, ...], cl
         images=torch.empty(examples, *input_shape, device=META),
         bnp=methods.preconditioner(settings, model),
         penalty=methods.penalty(settings, model),
-        augment=augmentation(settings.augment, torch.Generator()),
+        augment=settings.augment != "none",
     )
     step(_index(examples))  # the first step also builds the optimizer's state
     return step

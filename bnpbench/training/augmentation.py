@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -12,18 +9,6 @@ from torch import Tensor
 from bnpbench.errors import SuiteError
 
 PADDING = 4
-
-
-def augmentation(kind: Literal["none", "crop-flip"], generator: torch.Generator) -> Callable[[Tensor], Tensor] | None:
-    """What a training step does to its images before the network sees them, or None.
-
-    Args:
-        kind: a suite's ``augment``.
-        generator: of the images' device; each call draws from it.
-    """
-    if kind == "none":
-        return None
-    return lambda images: crop_flip(images, draw_crop_flips(len(images), generator, images.device))
 
 
 def draw_crop_flips(count: int, generator: torch.Generator, device: torch.device, padding: int = PADDING) -> Tensor:

@@ -1,38 +1,172 @@
-"""How the steps of an epoch are run. Every engine runs the same ``Step``."""
+"""How the steps of an epoch are run: operator by operator, compiled, or as a CUDA graph. All run the same ``Step``.
+
+The lines that only a CUDA device can run are those of ``cuda_graph``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
+import torch
 from torch import Tensor
+from torch._dynamo.utils import counters
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from bnpbench.measure.clock import Clock
+from bnpbench.training.state import TrainingState
 from bnpbench.training.step import Step
 
+Call = Callable[..., Any]
 
-class Eager:
+
+@dataclass(frozen=True)
+class Preparation:
+    """What an engine did before the first step.
+
+    Attributes:
+        call: runs a step; takes what the step takes.
+        active: what really runs, such as ``graphed(compiled)``.
+        cache_hits: graphs that inductor found compiled, in its cache on disk.
+        cache_misses: graphs that it compiled.
+    """
+
+    call: Call
+    active: str
+    cache_hits: int = 0
+    cache_misses: int = 0
+
+
+def eager(step: Step, sample: tuple[Tensor, ...]) -> Preparation:
     """Operator by operator, as PyTorch runs by default."""
-
-    name = "eager"
-
-    def __init__(self, step: Step) -> None:
-        self.step = step
-
-    def run(self, batches: Iterable[tuple[Tensor, ...]], lr: Tensor, rates: Mapping[int, float], clock: Clock) -> None:
-        """One step a batch.
-
-        Args:
-            batches: the step's arguments.
-            lr: the optimizer's 0-d learning rate.
-            rates: the learning rate to set before a step, by the step's number, where it changes.
-            clock: is told of every step's end.
-        """
-        step, lap = self.step, clock.lap
-        for number, batch in enumerate(batches):
-            if number in rates:
-                lr.fill_(rates[number])
-            step(*batch)
-            lap()
+    return Preparation(step, "eager")
 
 
-ENGINES = {"eager": Eager}
+def compiled(step: Step, sample: tuple[Tensor, ...]) -> Preparation:
+    """The whole step - gather, forward, loss, gradients, preconditioning, update - as one graph by torch.compile.
+
+    ``make_fx`` traces it once, with the optimizer told that it is being compiled, so that a tensor learning rate is
+    never read back. Hooks, statistics and bookkeeping on the host happen while tracing and cost nothing after.
+
+    Raises:
+        RuntimeError: the step did not become exactly one compiled graph.
+    """
+    import torch._inductor.config as inductor
+
+    inductor.cpp_wrapper = step.labels.device.type == "cpu"
+    step(*sample)  # builds the optimizer's state, which would else be built inside the graph
+    with _told_of_compiling():
+        graph = make_fx(step)(*sample)
+    for node in reversed(list(graph.graph.nodes)):
+        if "profiler" in str(node.target):
+            graph.graph.erase_node(node)
+    graph.recompile()
+    for parameter in step.parameters:
+        parameter.grad = None  # what the trace left behind
+    call = torch.compile(graph, fullgraph=True, dynamic=False)
+    before = counters["stats"]["unique_graphs"]
+    hits, misses = counters["inductor"]["fxgraph_cache_hit"], counters["inductor"]["fxgraph_cache_miss"]
+    with torch.no_grad():
+        call(*sample)
+    found = counters["stats"]["unique_graphs"] - before
+    if found != 1:
+        raise RuntimeError(f"the step became {found} compiled graphs instead of 1, so part of it would run eagerly")
+    return Preparation(
+        torch.no_grad()(call),
+        "compiled",
+        counters["inductor"]["fxgraph_cache_hit"] - hits,
+        counters["inductor"]["fxgraph_cache_miss"] - misses,
+    )
+
+
+def graphed(step: Step, sample: tuple[Tensor, ...]) -> Preparation:
+    """A step recorded once as a CUDA graph and replayed on the same tensors; around the eager step."""
+    return captured(step, sample, cuda_graph)
+
+
+def captured(step: Step, sample: tuple[Tensor, ...], record: Callable[[Call], Callable[[], None]]) -> Preparation:
+    """A recorded step.
+
+    Args:
+        step: what to record.
+        sample: arguments of a step, whose shapes every step shares.
+        record: runs a function without arguments and gives one that does the same again.
+    """
+    inputs = [argument.clone() for argument in sample]
+    replay = record(lambda: step(*inputs))
+
+    def call(*arguments: Tensor) -> None:
+        for place, argument in zip(inputs, arguments, strict=True):
+            place.copy_(argument)
+        replay()
+
+    return Preparation(call, "graphed(eager)")
+
+
+def cuda_graph(work: Call) -> Callable[[], None]:
+    """Record ``work`` after three runs on a side stream, as torch asks for."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            work()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    return graph.replay
+
+
+ENGINES: dict[str, Callable[[Step, tuple[Tensor, ...]], Preparation]] = {
+    "eager": eager,
+    "compiled": compiled,
+    "graphed": graphed,
+}
+
+
+def prepare(name: str, step: Step, state: TrainingState, sample: tuple[Tensor, ...]) -> Preparation:
+    """Make an engine ready: trace, compile, record. Weights, statistics, moments and random streams are as before.
+
+    Args:
+        name: of the engine.
+        step: what it runs.
+        state: what a step changes.
+        sample: arguments of a step, any of them.
+    """
+    if name == "eager":
+        return eager(step, sample)
+    before = state.take()
+    preparation = ENGINES[name](step, sample)
+    state.put_back(before)
+    return preparation
+
+
+def run(
+    call: Call, batches: Iterable[tuple[Tensor, ...]], lr: Tensor, rates: Mapping[int, float], clock: Clock
+) -> None:
+    """One step a batch.
+
+    Args:
+        call: of the engine's preparation.
+        batches: the step's arguments.
+        lr: the optimizer's 0-d learning rate.
+        rates: the learning rate to set before a step, by the step's number, where it changes.
+        clock: is told of every step's end.
+    """
+    lap = clock.lap
+    for number, batch in enumerate(batches):
+        if number in rates:
+            lr.fill_(rates[number])
+        call(*batch)
+        lap()
+
+
+@contextlib.contextmanager
+def _told_of_compiling() -> Iterator[None]:
+    torch.compiler._is_compiling_flag = True
+    try:
+        yield
+    finally:
+        torch.compiler._is_compiling_flag = False

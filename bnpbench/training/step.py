@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from bnpbench.training.augmentation import crop_flip, draw_crop_flips
+
 if TYPE_CHECKING:
     from bnpbench.bnp import BNP
 
@@ -16,8 +18,9 @@ if TYPE_CHECKING:
 class Step:
     """Gather, forward, loss, backward, precondition, update.
 
-    What varies from step to step is a tensor changed in place (``loss_sum``, ``predicted``, the learning
-    rate, statistics); nothing is read back to the host, so that a step can be queued, captured or compiled.
+    What varies from step to step is a tensor changed in place (``loss_sum``, ``predicted``, the learning rate,
+    statistics); nothing is drawn at random and nothing read back to the host, so that a step can be queued,
+    captured or compiled.
 
     Args:
         model: in train mode.
@@ -26,7 +29,7 @@ class Step:
         optimizer: over the model's parameters, its learning rate a 0-d tensor.
         bnp: the preconditioner, if the method has one.
         penalty: gives a term that is added to the loss before the backward pass, if the method has one.
-        augment: changes a batch of images, if the cell augments.
+        augment: crop and flip the images at random, by the ``draws`` of the epoch.
     """
 
     def __init__(
@@ -38,13 +41,20 @@ class Step:
         images: Tensor | None = None,
         bnp: BNP | None = None,
         penalty: Callable[[], Tensor] | None = None,
-        augment: Callable[[Tensor], Tensor] | None = None,
+        augment: bool = False,
     ) -> None:
         self.model, self.images, self.labels, self.optimizer = model, images, labels, optimizer
-        self.bnp, self.penalty, self.augment = bnp, penalty, augment
+        self.bnp, self.penalty = bnp, penalty
+        self.draws = labels.new_zeros(len(labels), 3) if augment else None
         self.parameters = list(model.parameters())
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=labels.device)
         self.predicted = torch.full_like(labels, -1)
+
+    def begin_epoch(self, noise: torch.Generator) -> None:
+        """Forget the last epoch's loss, and draw this one's crops and flips for all examples."""
+        self.loss_sum.zero_()
+        if self.draws is not None:
+            self.draws.copy_(draw_crop_flips(len(self.draws), noise, self.draws.device))
 
     def gather(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Images and labels of resident examples."""
@@ -60,8 +70,8 @@ class Step:
         """
         if images is None or labels is None:
             images, labels = self.gather(index)
-        if self.augment is not None:
-            images = self.augment(images)
+        if self.draws is not None:
+            images = crop_flip(images, self.draws.index_select(0, index))
         for parameter in self.parameters:
             parameter.grad = None
         output = self.model(images)

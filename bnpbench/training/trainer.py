@@ -17,8 +17,7 @@ from bnpbench.measure import machine
 from bnpbench.measure.clock import Clock, Reading, clock_for
 from bnpbench.measure.conditioning import Probe
 from bnpbench.suite import Cell
-from bnpbench.training.augmentation import augmentation
-from bnpbench.training.engines import ENGINES
+from bnpbench.training import engines
 from bnpbench.training.evaluation import evaluate
 from bnpbench.training.examples import Examples, Resident
 from bnpbench.training.optimizers import build_optimizer
@@ -57,7 +56,7 @@ class Trainer:
         self.model = model.to(device).train()
         self.bnp = methods.preconditioner(settings, self.model)
         self.lr = torch.tensor(settings.optimizer.lr, device=device)
-        optimizer = build_optimizer(settings, self.model, self.lr)
+        optimizer = build_optimizer(settings, self.model, self.lr, fused=settings.engine != "compiled")
         self.order = torch.Generator().manual_seed(seed_for(settings.seed, "order"))
         self.noise = torch.Generator(device).manual_seed(seed_for(settings.seed, "augmentation"))
         self.step = Step(
@@ -67,13 +66,13 @@ class Trainer:
             images=examples.images if isinstance(examples, Resident) else None,
             bnp=self.bnp,
             penalty=methods.penalty(settings, self.model),
-            augment=augmentation(settings.augment, self.noise) if isinstance(examples, Resident) else None,
+            augment=settings.augment != "none" and isinstance(examples, Resident),
         )
-        self.engine = ENGINES[settings.engine](self.step)
         self.state = TrainingState(self.model, optimizer, self.bnp, {"order": self.order, "augmentation": self.noise})
         self.steps = len(examples.labels) // settings.batch_size
         self.schedule = Schedule(settings.schedule, settings.optimizer.lr, self.steps)
         self.energy = machine.energy_meter(device)
+        self.engine = engines.eager(self.step, ())
         self.epochs_done = 0
         self.probed: list[Row] = []
 
@@ -85,6 +84,12 @@ class Trainer:
     @property
     def finished(self) -> bool:
         return self.epochs_done >= self.settings.epochs
+
+    def prepare(self) -> None:
+        """Trace, compile or record the step, as the engine does; leaves no trace in weights or statistics."""
+        count = self.settings.batch_size
+        first = next(iter(self.examples.training(torch.arange(count), count, seed=0)))
+        self.engine = engines.prepare(self.settings.engine, self.step, self.state, first)
 
     def warm_up(self, epochs: int) -> None:
         """Train for some epochs and undo them: weights, statistics, random streams are as before."""
@@ -126,17 +131,17 @@ class Trainer:
         batch = self.settings.batch_size
         rates = [self.schedule(epoch, iteration) for iteration in range(self.steps)]
         changes = {i: r for i, r in enumerate(rates) if i == 0 or r != rates[i - 1]}
-        self.step.loss_sum.zero_()
         clock = self.make_clock(self.device, self.steps)
         gc.collect()
         gc.disable()  # a collection in the middle of a step would be timed as the method's
         try:
             clock.start()
+            self.step.begin_epoch(self.noise)
             order = torch.randperm(len(self.examples.labels), generator=self.order)[: self.steps * batch]
             batches = self.examples.training(order, batch, seed_for(self.settings.seed, f"crops of epoch {epoch}"))
             if probe is not None:
                 batches = self._looked_at(batches, probe, epoch, clock)
-            self.engine.run(batches, self.lr, changes, clock)
+            engines.run(self.engine.call, batches, self.lr, changes, clock)
             reading = clock.stop()
         finally:
             gc.enable()

@@ -269,12 +269,14 @@ def test_labels(method: dict[str, Any], label: str) -> None:
 def test_a_plugin_is_hashed_into_every_key(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text('plugins = ["parts/norms.py"]\n' + SMALL)
     (tmp_path / "parts").mkdir()
-    (tmp_path / "parts" / "norms.py").write_text("x = 1\n")
+    text = "from typing import Literal\nfrom bnpbench import MethodPlugin\n"
+    text += "class Own(MethodPlugin):\n    kind: Literal['own']\n"
+    (tmp_path / "parts" / "norms.py").write_text(text)
     with pytest.raises(SuiteError, match="--allow-plugins"):
         load_suite(tmp_path / "a.toml")
     first = load_suite(tmp_path / "a.toml", allow_plugins=True).cells(device="cpu", threads=1)
-    assert {cell.settings.plugins for cell in first} == {(hashlib.sha256(b"x = 1\n").hexdigest(),)}
-    (tmp_path / "parts" / "norms.py").write_text("x = 2\n")
+    assert {cell.settings.plugins for cell in first} == {(hashlib.sha256(text.encode()).hexdigest(),)}
+    (tmp_path / "parts" / "norms.py").write_text(text + "# other\n")
     second = load_suite(tmp_path / "a.toml", allow_plugins=True).cells(device="cpu", threads=1)
     assert not {cell.key for cell in first} & {cell.key for cell in second}
 
