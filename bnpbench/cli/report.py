@@ -21,13 +21,13 @@ def report(
     folders: Annotated[list[Path] | None, typer.Argument(metavar="[DIR...]", help="Folders of results.")] = None,
     format: Annotated[Format, typer.Option(help="Of the report.")] = Format.markdown,  # noqa: A002
     output: Annotated[Path | None, typer.Option(help="File to write, instead of stdout.")] = None,
-    fail_on_claims: Annotated[bool, typer.Option("--fail-on-claims", help="Exit 1 if a claim fails.")] = False,
+    fail_on_claims: Annotated[bool, typer.Option("--fail-on-claims", help="Exit 1 if a claim fails, 4 if one has no data.")] = False,
 ) -> int:
     """Print the tables of what was measured."""
     from bnpbench.cli.output import write
-    from bnpbench.report import claims_failed, render
+    from bnpbench.report import claims_exit_code, render, verdicts
     from bnpbench.results import read_results
 
     results = read_results(*(folders or [Path("results")]))
     write(render(results, format=format.value), output)
-    return 1 if fail_on_claims and claims_failed(results) else 0
+    return claims_exit_code(verdicts(results)) if fail_on_claims else 0

@@ -35,14 +35,16 @@ def run(
     allow_plugins: Annotated[
         bool, typer.Option("--allow-plugins", help="Run the Python files that a suite names.")
     ] = False,
-    fail_on_claims: Annotated[bool, typer.Option("--fail-on-claims", help="Exit 1 if a claim fails.")] = False,
+    fail_on_claims: Annotated[
+        bool, typer.Option("--fail-on-claims", help="Exit 1 if a claim fails, 4 if one has no data.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> int:
     """Run suites and print their report.
 
     What is finished is kept and not run again."""
     from bnpbench.execution import Options, execute
-    from bnpbench.report import claims_failed, render
+    from bnpbench.report import claims_exit_code, render, verdicts
     from bnpbench.results import read_results
     from bnpbench.suite import load_suite
 
@@ -65,7 +67,7 @@ def run(
     print(render(results))
     if any(outcome.failed for outcome in outcomes):
         return SOME_FAILED
-    return 1 if fail_on_claims and claims_failed(results) else 0
+    return claims_exit_code(verdicts(results)) if fail_on_claims else 0
 
 
 def _shard(text: str | None) -> tuple[int, int] | None:

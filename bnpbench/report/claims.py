@@ -58,17 +58,10 @@ def verdicts(results: Results) -> list[Verdict]:
     return [verdict for view in views(results) for verdict in view_verdicts(view)]
 
 
-def claims_failed(results: Results) -> bool:
-    """Whether any claim fails."""
-    return any(verdict.outcome == "fails" for verdict in verdicts(results))
-
-
-def claims_exit_code(found: Iterable[Verdict], *, fail_on_claims: bool = False) -> int:
-    """4 where a claim has no data; 1 where one fails and that was asked about; else 0."""
+def claims_exit_code(found: Iterable[Verdict]) -> int:
+    """Where claims decide: 4 if one has no data, else 1 if one fails, else 0."""
     outcomes = {verdict.outcome for verdict in found}
-    if "no data" in outcomes:
-        return 4
-    return 1 if fail_on_claims and "fails" in outcomes else 0
+    return 4 if "no data" in outcomes else 1 if "fails" in outcomes else 0
 
 
 def view_verdicts(view: View) -> list[Verdict]:
