@@ -162,9 +162,10 @@ def precondition_dense_(
     weight_grad: Tensor, bias_grad: Tensor | None, mean: Tensor, inverse_variance: Tensor, scale: float | Tensor
 ) -> tuple[Tensor, Tensor | None]:
     """:func:`precondition_dense` in place, from 1 / sigma~^2; allocates nothing larger than one row of the gradient."""
-    # 1/q^2 rides along for nothing as a factor of the two updates, unless it is on the device.
-    factor = 1.0 if isinstance(scale, Tensor) else 1.0 / scale
-    columns = inverse_variance / scale if isinstance(scale, Tensor) else inverse_variance
+    if isinstance(scale, Tensor):
+        factor, columns = 1.0, inverse_variance / scale
+    else:  # 1/q^2 rides along for nothing as a factor of the two updates
+        factor, columns = 1.0 / scale, inverse_variance
     if bias_grad is None:
         direction = mean * inverse_variance
         direction = direction / (1.0 + mean.dot(direction))

@@ -49,9 +49,14 @@ class Arrivals:
 
 
 class Backward:
-    """The backward passes under way; with reentrant checkpointing one runs inside another."""
+    """The backward passes under way; with reentrant checkpointing one runs inside another.
 
-    def __init__(self) -> None:
+    Args:
+        watched: whether calls wait for their gradient; else they join the pool at the forward pass.
+    """
+
+    def __init__(self, watched: bool) -> None:
+        self.watched = watched
         self.passes: dict[int, dict[Layer, Arrivals]] = {}
 
     def note(self, call: Call) -> None:
@@ -107,7 +112,7 @@ class Layer:
 
     def __init__(self, name: str, module: nn.Module, backward: Backward) -> None:
         self.name, self.module, self.backward = name, module, backward
-        self.parameters = module._parameters  # by-passes Module.__getattr__, once per call and step
+        self.parameters: dict[str, Any] = module._parameters  # by-passes Module.__getattr__, once per call and step
         self.spatial_dims = 0
         self.groups = self.taps = 1
         if isinstance(module, nn.Linear):
@@ -120,17 +125,17 @@ class Layer:
         self.pool: dict[Call, Tensor | None] = {}
         self.late: Arrivals | None = None
         self.known = Gradient(None)
+        self.scales: dict[tuple[int, int], float | Tensor] = {}
         self.compiled = self.uncertain = False
 
     @property
     def weight(self) -> Tensor:
-        weight = self.parameters["weight"]
-        assert weight is not None
+        weight: Tensor = self.parameters["weight"]
         return weight
 
     @property
     def bias_grad(self) -> Tensor | None:
-        bias = self.parameters["bias"]
+        bias: Tensor | None = self.parameters["bias"]
         return None if bias is None else bias.grad
 
     @property
@@ -146,6 +151,9 @@ class Layer:
             call = Call(self, widened(inputs.detach()).reshape(-1).clone(), None, rows, examples, outputs)
         else:
             call = Call(self, *self._statistics(inputs), rows, examples, outputs)
+        if not self.backward.watched:
+            self.pool[call] = None
+            return
         # Not a hook on the tensor: modules that change the output in place (ReLU) would take that to another node.
         source = output if output._base is None else output._base
         assert source.grad_fn is not None
@@ -178,8 +186,10 @@ class Layer:
         grad = self.weight.grad
         if grad is None:
             self.pool.clear()
-            self.uncertain = False
-        elif self.late is not None and not self.late.before.is_still(grad):
+            self.late, self.uncertain = None, False
+        if grad is None or not self.backward.watched:
+            return grad
+        if self.late is not None and not self.late.before.is_still(grad):
             self.pool.update(self.late.calls)
             if not self.late.before.was(grad):
                 self.known = Gradient(grad)
@@ -233,9 +243,14 @@ class Layer:
 
     def scale(self, call: Call) -> float | Tensor:
         """q^2 of the pooled rows."""
-        if self.spatial_dims:
-            return conv_scale(self.inputs, float(call.examples), call.outputs / call.examples)
-        return dense_scale(self.channels, float(call.rows))
+        counts = call.examples, call.outputs
+        if counts not in self.scales:
+            if self.spatial_dims:
+                scale = conv_scale(self.inputs, call.examples, call.outputs / call.examples)
+            else:
+                scale = dense_scale(self.channels, call.rows)
+            self.scales = {counts: scale}  # of the last step: most have the same counts
+        return self.scales[counts]
 
     def _statistics(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         if not self.spatial_dims:
@@ -258,32 +273,3 @@ def has_nonzero(*tensors: Tensor | None) -> Tensor:
     """Whether anything differs from zero, a 0-d bool tensor on the device; NaN does."""
     extremes = [extreme for tensor in tensors if tensor is not None for extreme in torch.aminmax(tensor)]
     return torch.stack([extreme != 0 for extreme in extremes]).any()
-
-
-class ForwardHook:
-    """What a tracked module carries. Copies and pickles of the module carry an inert one."""
-
-    def __init__(self, layer: Layer) -> None:
-        self.layer = layer
-
-    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
-        if not (module.training and output.requires_grad):
-            return
-        inputs = args[0] if args else kwargs["input"]
-        if torch.compiler.is_dynamo_compiling():
-            self.layer.observe_compiled(inputs, output)
-        elif self.layer.weight.requires_grad:
-            self.layer.observe(inputs, output)
-
-    def __deepcopy__(self, _memo: dict[int, Any]) -> Inert:
-        return Inert()
-
-    def __reduce__(self) -> tuple[type[Inert], tuple[()]]:
-        return Inert, ()
-
-
-class Inert:
-    """The hook of a copied or unpickled module: it does nothing."""
-
-    def __call__(self, *_: object) -> None:
-        return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, Literal
 
 import torch
@@ -10,7 +11,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from bnpbench.bnp.pool import Backward, ForwardHook, Layer, has_nonzero
+from bnpbench.bnp.hook import ForwardHook
+from bnpbench.bnp.pool import Backward, Layer, has_nonzero
 from bnpbench.bnp.running import Options, Running
 from bnpbench.bnp.tracking import Predicate, find_layers
 from bnpbench.errors import StatisticsError
@@ -54,6 +56,9 @@ class BNP:
         layers: a predicate on (name, module); None tracks every layer that can be.
         process_group: ranks whose rows are pooled. None: the default group where torch.distributed is initialized.
             False: this process alone.
+        count: when a call counts. "backward": when a gradient reaches its output, as said above. "forward": at once, as
+            in a compiled module - the same thing, for two calls from autograd into Python less per layer and step, in a
+            loop that takes every forward pass in training mode to its backward pass and to :meth:`precondition`.
 
     Attributes:
         layers: names of the tracked layers.
@@ -75,15 +80,18 @@ class BNP:
         standardize: bool = True,
         layers: Predicate | None = None,
         process_group: dist.ProcessGroup | Literal[False] | None = None,
+        count: Literal["backward", "forward"] = "backward",
     ) -> None:
         if statistics not in ("running", "batch"):
             raise ValueError(f"statistics must be 'running' or 'batch', not {statistics!r}")
+        if count not in ("backward", "forward"):
+            raise ValueError(f"count must be 'backward' or 'forward', not {count!r}")
         if not 0 <= rho <= 1 or eps1 < 0 or eps2 < 0:
             raise ValueError(f"BNP needs rho in [0, 1] and damping of at least 0, not {rho=}, {eps1=}, {eps2=}")
         self.options = Options(rho, eps1, eps2, statistics == "batch", scale, center, standardize)
         self.process_group = process_group
         tracked, self.skipped = find_layers(model, layers)
-        self._backward = Backward()
+        self._backward = Backward(watched=count == "backward")
         self._running: list[Running] = []
         self._layers = [Layer(name, module, self._backward) for name, module in tracked.items()]
         self._place()
@@ -171,7 +179,7 @@ class BNP:
                 if layer.weight.grad is None:
                     layer.empty()
         for running in self._running:
-            with running.full_precision():
+            with torch.autocast(running.device.type, enabled=False) if running.autocasts() else nullcontext():
                 self._step(running, chosen, [layer for layer in with_grad if layer in running.members])
         for layer in with_grad:
             layer.empty()
@@ -181,8 +189,9 @@ class BNP:
         if self._is_distributed():  # every rank takes part for every layer, whatever it has seen itself
             sums = running.shifted_sums([layer for layer in chosen if layer in running.members])
             dist.all_reduce(sums, group=self.process_group or None)
-        without_rows = [layer for layer in active if not layer.has_rows and not running.holds_rows(sums, layer)]
+        without_rows = [layer for layer in active if not layer.has_rows]
         if without_rows:
+            without_rows = [layer for layer in without_rows if not running.holds_rows(sums, layer)]
             _refuse_gradients(without_rows)
             active = [layer for layer in active if layer not in without_rows]
         if sums is None and any(layer.compiled or layer.uncertain for layer in active):

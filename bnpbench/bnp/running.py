@@ -7,7 +7,6 @@ steps 4 and 5, which go over the gradients, are done layer by layer and in place
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -39,7 +38,8 @@ class Running:
 
     def __init__(self, layers: Sequence[Layer], device: torch.device, dtype: torch.dtype) -> None:
         self.layers, self.members = list(layers), frozenset(layers)
-        self.is_double = dtype == torch.float64
+        self.device, self.is_double = device, dtype == torch.float64
+        self.can_autocast = torch.amp.is_autocast_available(device.type)
         self.sizes = [layer.channels for layer in layers]
         self.length = sum(self.sizes)
         ones = torch.ones(self.length, device=device, dtype=dtype)
@@ -61,14 +61,11 @@ class Running:
     def fits(self) -> bool:
         """Whether the layers are still where they were, and as wide; a model is moved or cast as a whole."""
         weight = self.layers[0].weight
-        return weight.device == self.values.device and (weight.dtype != torch.float64 or self.is_double)
+        return weight.device == self.device and (self.is_double or weight.dtype != torch.float64)
 
-    def full_precision(self) -> AbstractContextManager[None]:
-        """No autocasting of the products of a step."""
-        device = self.values.device.type
-        if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
-            return nullcontext()
-        return torch.autocast(device, enabled=False)
+    def autocasts(self) -> bool:
+        """Whether products on this device are autocast where we are."""
+        return self.can_autocast and torch.is_autocast_enabled(self.device.type)
 
     def local_statistics(self, active: Sequence[Layer]) -> tuple[Tensor, dict[Layer, float | Tensor]]:
         """Step 1 where the host knows every count: means and variances end to end (2 n,), and q^2 of each layer."""
@@ -141,12 +138,13 @@ class Running:
             largest = torch.segment_reduce(variance, "max", lengths=self.group_sizes, unsafe=True)
             largest = largest.index_select(0, self.group_of_channel)
             torch.add(variance, largest, alpha=options.eps1, out=self.inverse).add_(options.eps2).reciprocal_()
-        means = {}
+        means = None
         if options.batch or not options.center:
             mean = statistics[: self.length] if options.center else self.zeros
             means = dict(zip(self.layers, torch.split(mean, self.sizes), strict=True))
         for layer in active:
-            _precondition(layer, means.get(layer, layer.running_mean), scales[layer] if options.scale else 1.0)
+            mean = layer.running_mean if means is None else means[layer]
+            _precondition(layer, mean, scales[layer] if options.scale else 1.0)
 
 
 def _precondition(layer: Layer, mean: Tensor, scale: float | Tensor) -> None:

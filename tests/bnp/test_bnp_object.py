@@ -260,9 +260,11 @@ def test_a_state_of_another_model_is_refused_whole() -> None:
     assert not bnp.state_dict()["0.running_mean"].any()
 
 
-@pytest.mark.parametrize("options", [{"statistics": "moving"}, {"rho": 1.5}, {"eps1": -1.0}, {"eps2": -1e-9}])
+@pytest.mark.parametrize(
+    "options", [{"statistics": "moving"}, {"count": "twice"}, {"rho": 1.5}, {"eps1": -1.0}, {"eps2": -1e-9}]
+)
 def test_options_out_of_range(options: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=r"statistics must|rho in"):
+    with pytest.raises(ValueError, match=r"must be|rho in"):
         BNP(network(), **options)
 
 

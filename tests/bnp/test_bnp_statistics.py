@@ -307,3 +307,31 @@ def test_attention_is_an_error_until_its_inner_projection_is_left_out() -> None:
     assert bnp.layers == ()
     assert "layers" in bnp.skipped["out_proj"]
     bnp.precondition()
+
+
+@pytest.mark.parametrize("counts", [(4,), (1,), (2, 3, 1)])
+def test_counting_at_the_forward_pass_is_the_same_in_a_plain_loop(counts: tuple[int, ...]) -> None:
+    run = Run()
+    run.bnp.remove()
+    run.bnp = BNP(run.model, count="forward")
+    for _ in range(3):
+        run.model.zero_grad()
+        for count in counts:
+            run.backward(count)
+        run.uncounted(lambda: (no_grad_forward(run), eval_forward(run)))
+        run.check()
+
+
+def test_counting_at_the_forward_pass_takes_a_forward_without_backward_in() -> None:
+    run = Run()
+    run.bnp.remove()
+    run.bnp = BNP(run.model, count="forward")
+    train_mode_forward(run)
+    run.backward()
+    run.check()
+    train_mode_forward(run)
+    run.model.zero_grad()
+    run.bnp.precondition()  # there is no gradient: the rows are forgotten
+    run.watched.forget()
+    run.backward()
+    run.check()
