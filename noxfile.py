@@ -1,19 +1,24 @@
-"""Sessions: lint, types, tests, regression; baseline renews what regression compares with.
+"""Sessions: lint, types, tests, regression; ``baseline`` renews what regression compares with.
 
 They run in the interpreter that started nox: torch is large, one environment holds it.
 """
 
 from __future__ import annotations
 
+import json
+import shutil
 import sys
 from pathlib import Path
 
 import nox
 
 nox.options.default_venv_backend = "none"
-nox.options.sessions = ["lint", "types", "tests"]
+nox.options.sessions = ["lint", "types", "tests", "regression"]
 
 BIN = Path(sys.executable).parent
+BASELINE = Path("reports/baseline")
+# Chosen from the spread of ten runs of unchanged code on a noisy two-core machine: see reports/regression.md.
+MAX_SLOWDOWN = "15%"
 
 
 @nox.session
@@ -34,3 +39,30 @@ def types(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """The tests; those that need real data skip unless BNPBENCH_DATA names their folder."""
     session.run(sys.executable, "-m", "pytest", *session.posargs)
+
+
+@nox.session
+def regression(session: nox.Session) -> None:
+    """Run the regression suite and compare with the baseline; on other hardware what does not depend on it."""
+    new = Path(session.create_tmp()) / "regression"
+    bnpbench(session, "run", "suites/regression.toml", "--out", str(new), "--fresh", "--quiet")
+    same = hardware(new) == hardware(BASELINE)
+    options = [] if same else ["--across-machines"]
+    bnpbench(session, "compare", str(BASELINE), str(new), "--max-slowdown", MAX_SLOWDOWN, *options)
+
+
+@nox.session
+def baseline(session: nox.Session) -> None:
+    """Measure the baseline anew, on an idle machine."""
+    shutil.rmtree(BASELINE, ignore_errors=True)
+    bnpbench(session, "run", "suites/regression.toml", "--out", str(BASELINE), "--fresh")
+
+
+def bnpbench(session: nox.Session, *arguments: str) -> None:
+    session.run(sys.executable, "-m", "bnpbench", *arguments)
+
+
+def hardware(results: Path) -> list[object]:
+    """The hardware of every environment under a folder of results."""
+    found = sorted(results.glob("*/*/environment.json"))
+    return [json.loads(path.read_text())["hardware"] for path in found]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from bnpbench.execution.columns import identity
 from bnpbench.execution.messages import Epoch, Finished, RunBlock
 from bnpbench.measure import machine
 from bnpbench.measure.conditioning import Probe
+from bnpbench.report.statistics import median_interval
 from bnpbench.suite import Cell
 from bnpbench.training import state
 from bnpbench.training.accounting import Costs
@@ -52,6 +55,7 @@ class Member:
     wall_seconds: float = 0.0
     clock_mhz_before: float | None = None
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
+    saved: float = field(default_factory=time.perf_counter)
     random: Any = None  # the process-wide random states, while another member runs
 
     def end(self, status: str, message: str | None = None) -> None:
@@ -75,7 +79,7 @@ class BlockRun:
         self.interleaved = request.block.interleaved and len(request.cells) == len(request.block.cells)
         asked = request.block.probe
         self.probe = None if asked is None else Probe(**asked.model_dump())
-        self.turn = 0
+        self.turn, self.began = 0, time.perf_counter()
         self.examples: dict[Any, Examples] = {}
 
     def run(self) -> None:
@@ -90,6 +94,9 @@ class BlockRun:
             epoch += 1
             for place in self.order(epoch):
                 self.guarded(self.members[place], self.one_epoch)
+            settle = partial(self.settle, stop=self.why_stop())
+            for member in self.members:
+                self.guarded(member, settle)
         for member in self.members:
             self.emit(Finished(member.cell.key, self.record(member), member.probed))
 
@@ -164,7 +171,6 @@ class BlockRun:
     def one_epoch(self, member: Member) -> None:
         trainer = member.trainer
         assert trainer is not None
-        begin = time.perf_counter()
         row = trainer.epoch()
         self.turn += 1
         row |= {"key": member.cell.key, "block": self.request.block.id, "turn": self.turn if self.interleaved else None}
@@ -172,11 +178,42 @@ class BlockRun:
         self.emit(Epoch(member.cell.key, row))
         if diverged(row):
             member.end("diverged", f"the loss is not finite in epoch {row['epoch']}")
-        elif trainer.finished:
-            member.stopped_by = "epochs"
+
+    def why_stop(self) -> str | None:
+        """What ends the block, where its length follows from how well the ratios of its times are known."""
+        measure, running = self.request.block.measure, [m for m in self.members if m.trainer is not None]
+        if measure.interval is None or not all(m.trainer and m.trainer.finished for m in running):
+            return None
+        if all(half <= measure.interval for half in self.half_widths(running)):
+            return "interval"
+        if measure.max_epochs is not None and any(len(m.rows) >= measure.max_epochs for m in running):
+            return "max_epochs"
+        if measure.max_seconds is not None and time.perf_counter() - self.began >= measure.max_seconds:
+            return "max_seconds"
+        return None
+
+    def half_widths(self, members: list[Member]) -> list[float]:
+        """Half the 95 % interval of each ratio of times that the report shows, as a share of the ratio."""
+        bases = [m for m in members if m.cell.settings.method.kind in ("vanilla", "bn")] or members[:1]
+        found = []
+        for base in bases:
+            for member in members:
+                if member is not base:
+                    pairs = zip(member.rows, base.rows, strict=False)
+                    ratio = median_interval([a["train_seconds"] / b["train_seconds"] for a, b in pairs])
+                    found.append(math.inf if ratio.width is None else ratio.width / ratio.value)
+        return found
+
+    def settle(self, member: Member, stop: str | None) -> None:
+        """After an epoch of every member: end this one, or keep its state."""
+        trainer = member.trainer
+        assert trainer is not None
+        if stop is not None or (trainer.finished and self.request.block.measure.interval is None):
+            member.stopped_by = stop or "epochs"
             member.end("ok")
-        elif self.request.checkpoints and time.perf_counter() - begin >= CHECKPOINT_SECONDS:
+        elif self.request.checkpoints and time.perf_counter() - member.saved >= CHECKPOINT_SECONDS:
             self.save(member, trainer)
+            member.saved = time.perf_counter()
 
     def checkpoint(self, member: Member) -> Path:
         assert self.request.checkpoints is not None

@@ -18,6 +18,7 @@ from bnpbench.execution.columns import identity
 from bnpbench.execution.messages import Done, Epoch, Finished, Refused, RunBlock
 from bnpbench.execution.options import Options, Outcome
 from bnpbench.execution.progress import Progress
+from bnpbench.report.statistics import outliers
 from bnpbench.results import FINISHED, Store
 from bnpbench.suite import Block, Cell, PluginFile
 
@@ -209,6 +210,9 @@ class Sweep:
         self.progress.finished(job.block, job.records)
 
     def _commit(self, job: Job) -> None:
+        for rows in job.epochs.values():
+            for row, outlier in zip(rows, outliers([row["train_seconds"] for row in rows]), strict=True):
+                row["outlier"] = outlier
         with _uninterrupted():
             self.store.write_block(list(job.records.values()), job.epochs, job.steps)
             for key, row in job.records.items():

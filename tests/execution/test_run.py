@@ -131,6 +131,18 @@ def test_divergence_ends_a_cell_with_the_epochs_so_far(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("limits", "stopped_by"),
+    [('interval = "99%"', "interval"), ('interval = "0.0001%"\nmax_epochs = 9', "max_epochs")],
+)
+def test_an_interval_decides_how_long_a_block_is(tmp_path: Path, limits: str, stopped_by: str) -> None:
+    suite = load_suite(write(tmp_path, INTERLEAVED + limits))
+    results = run_suite(suite, tmp_path / "out", only=("batch_size=10", "method=vanilla,bnp"), seeds=1)
+    assert set(results.cells.stopped_by) == {stopped_by}
+    epochs = set(results.epochs.groupby("key").size())
+    assert epochs == {9} if stopped_by == "max_epochs" else min(epochs) >= 6
+
+
+@pytest.mark.parametrize(
     ("options", "error"),
     [
         ({"device": "cuda:9"}, DeviceError),
