@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from bnpbench.results import Results
 
 
 class Format(StrEnum):
@@ -21,7 +25,10 @@ def report(
     folders: Annotated[list[Path] | None, typer.Argument(metavar="[DIR...]", help="Folders of results.")] = None,
     format: Annotated[Format, typer.Option(help="Of the report.")] = Format.markdown,  # noqa: A002
     output: Annotated[Path | None, typer.Option(help="File to write, instead of stdout.")] = None,
-    fail_on_claims: Annotated[bool, typer.Option("--fail-on-claims", help="Exit 1 if a claim fails, 4 if one has no data.")] = False,
+    figures: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for figures, as SVG and PNG.")] = None,
+    fail_on_claims: Annotated[
+        bool, typer.Option("--fail-on-claims", help="Exit 1 if a claim fails, 4 if one has no data.")
+    ] = False,
 ) -> int:
     """Print the tables of what was measured."""
     from bnpbench.cli.output import write
@@ -29,5 +36,15 @@ def report(
     from bnpbench.results import read_results
 
     results = read_results(*(folders or [Path("results")]))
+    if figures is not None:
+        _draw(results, figures)
     write(render(results, format=format.value), output)
     return claims_exit_code(verdicts(results)) if fail_on_claims else 0
+
+
+def _draw(results: Results, folder: Path) -> None:
+    from bnpbench.report.figures import write_figures
+
+    written = write_figures(results, folder)
+    drawn = f"{len(written)} files of figures in {folder}" if written else "no figures: nothing in here can be drawn"
+    print(drawn, file=sys.stderr)

@@ -1,0 +1,85 @@
+"""Claims as a forest plot: estimate, interval and what was asked, on one axis for each quantity."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from bnpbench.report.claims import Verdict, view_verdicts
+from bnpbench.report.figures.model import Axis, Figure, ForestPanel, Row
+from bnpbench.report.figures.seeds import about
+from bnpbench.report.text import decimals, fixed, significant
+from bnpbench.report.view import View
+
+_LOG_FROM = 30.0  # largest over smallest number on an axis
+_MOST_ROWS = 12  # of a figure
+_DIGITS = 3
+
+
+def forest(view: View) -> Iterable[Figure]:
+    """The claims that have an estimate, at most twelve a figure; the others are named in a note."""
+    verdicts = view_verdicts(view)
+    quantities: dict[str, list[Row]] = {}
+    for verdict in verdicts:
+        if verdict.estimate is not None and not math.isnan(verdict.estimate.value):
+            quantities.setdefault(verdict.question.partition(", ")[0], []).append(_row(verdict))
+    parts: list[list[ForestPanel]] = []
+    room = 0
+    for quantity, rows in quantities.items():
+        axis = Axis(quantity, log=_is_log(quantity, rows))
+        while rows:
+            if not room:
+                parts.append([])
+                room = _MOST_ROWS
+            parts[-1].append(ForestPanel(axis, tuple(rows[:room])))
+            rows, room = rows[room:], max(0, room - len(rows))
+    silent = [verdict for verdict in verdicts if verdict.estimate is None]
+    for panels in parts:
+        last = panels is parts[-1]
+        notes = [
+            "Estimate, 95 % interval and, shaded, what the claim asks for. Filled: holds; cross: fails; open:"
+            " undecided.",
+            *(_without(silent) if last else []),
+            *about(view),
+        ]
+        title = "Claims and verdicts"
+        yield Figure("claims", view.suite, view.environment["id"], "claims", title, tuple(panels), tuple(notes))
+
+
+def _row(verdict: Verdict) -> Row:
+    estimate = verdict.estimate
+    assert estimate is not None
+    detail = "; ".join(filter(None, (verdict.where, verdict.question.partition(", ")[2])))
+    if estimate.low is None or estimate.high is None:
+        value, interval = significant(estimate.value, _DIGITS), estimate.reason
+    else:
+        digits = decimals(max(abs(estimate.low), abs(estimate.high)), _DIGITS)
+        value, low, high = (fixed(number, digits) for number in (estimate.value, estimate.low, estimate.high))
+        interval = f"[{low}, {high}]"
+    return Row(
+        verdict.says,
+        detail,
+        verdict.outcome,
+        estimate.value,
+        estimate.low,
+        estimate.high,
+        verdict.bounds,
+        value,
+        interval,
+    )
+
+
+def _is_log(quantity: str, rows: Iterable[Row]) -> bool:
+    numbers = [number for row in rows for number in (row.value, row.low, row.high, *row.bounds) if number is not None]
+    known = [number for number in numbers if math.isfinite(number)]
+    if not known or min(known) <= 0:
+        return False
+    return quantity.startswith("ratio") or max(known) > _LOG_FROM * min(known)
+
+
+def _without(silent: list[Verdict]) -> list[str]:
+    if not silent:
+        return []
+    named = [f"{v.says} ({'; '.join(filter(None, (v.where, v.reason)))})" for v in silent[:3]]
+    more = f"; and {len(silent) - 3} more" if len(silent) > 3 else ""
+    return [f"No data: {'; '.join(named)}{more}."]

@@ -1,0 +1,82 @@
+"""Curves over seeds, and the sentences that say what a figure leaves out."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from bnpbench.report.cells import measured
+from bnpbench.report.figures.model import Curve
+from bnpbench.report.groups import Group
+from bnpbench.report.summary import deviations, overview
+from bnpbench.report.text import span
+from bnpbench.report.view import Cell, View
+
+Series = Mapping[int, float]
+
+
+def over_seeds(
+    method: str,
+    quantity: str,
+    cells: Sequence[Cell],
+    series: Callable[[Cell], Series],
+    *,
+    dashed: bool = False,
+    right: bool = False,
+) -> Curve | None:
+    """Mean and range over seeds at each x that every seed has a number at; None where there is none."""
+    found = [{x: y for x, y in series(cell).items() if math.isfinite(y)} for cell in cells if cell.ok]
+    found = [numbers for numbers in found if numbers]
+    if not found:
+        return None
+    common = sorted(set.intersection(*(set(numbers) for numbers in found)))
+    columns = [[numbers[x] for numbers in found] for x in common]
+    if not columns:
+        return None
+    return Curve(
+        method,
+        quantity,
+        tuple(map(float, common)),
+        tuple(math.fsum(column) / len(column) for column in columns),
+        tuple(map(min, columns)),
+        tuple(map(max, columns)),
+        dashed,
+        right,
+        n=(len(found),) * len(common),
+    )
+
+
+def counted(curves: Iterable[Curve], what: str = "seed") -> str:
+    """``Mean (line) and range (band) over 3 seeds.``"""
+    counts = [n for curve in curves for n in curve.n]
+    if set(counts) <= {1}:
+        return f"One {what}, no spread."
+    return f"Mean (line) and range (band) over {span(counts)} {what}s."
+
+
+def absent(group: Group, batch_sizes: Iterable[int]) -> list[str]:
+    """What of the group at these batch sizes was not measured to its end: a sentence, or nothing."""
+    places = [(method, batch_size) for batch_size in batch_sizes for method in group.methods]
+    parts = [
+        f"{method} at N = {batch_size} ({others})"
+        for method, batch_size in places
+        if (cells := group.at(method, batch_size)) and (others := measured(cells)[1])
+    ]
+    if not parts:
+        return []
+    more = f", and {len(parts) - 6} more" if len(parts) > 6 else ""
+    return [f"Not shown, or not with all seeds: {', '.join(parts[:6])}{more}."]
+
+
+def about(view: View) -> list[str]:
+    """Suite and machine, and how the run is smaller than the suite or the data."""
+    section = deviations(view)
+    lines = section.lines if section else ()
+    reduced = [f"{line[0].upper()}{line[1:]}." for line in lines if line.startswith(("shortened", "limited"))]
+    return [f"Suite {overview(view).title}.", *reduced]
+
+
+def slug(text: str) -> str:
+    """A name as part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9_.]+", "-", text).strip("-.")[:60] or "suite"
