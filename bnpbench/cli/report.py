@@ -19,6 +19,7 @@ class Format(StrEnum):
     markdown = "markdown"
     csv = "csv"
     json = "json"
+    html = "html"
 
 
 def report(
@@ -35,10 +36,17 @@ def report(
     from bnpbench.report import claims_exit_code, render, verdicts
     from bnpbench.results import read_results
 
-    results = read_results(*(folders or [Path("results")]))
+    places = folders or [Path("results")]
+    results = read_results(*places)
     if figures is not None:
         _draw(results, figures)
-    write(render(results, format=format.value), output)
+    if format is Format.html:
+        from bnpbench.report.page import render_page
+
+        text = render_page(results, places, output.parent if output else Path())
+    else:
+        text = render(results, format=format.value)
+    write(text, output)
     return claims_exit_code(verdicts(results)) if fail_on_claims else 0
 
 

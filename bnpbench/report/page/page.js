@@ -1,0 +1,243 @@
+"use strict";
+(() => {
+  const methods = JSON.parse(document.getElementById("methods").textContent);
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const roomy = matchMedia("(hover: hover)").matches;
+  let printing = false;
+
+  /* Plotly reads a little HTML and TeX in its texts: what comes from files has none. */
+  const text = (words) => String(words).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/\$/g, "&#36;");
+  const number = (value) => (value === null ? "–" : Number(value.toPrecision(4)).toLocaleString("en", { maximumSignificantDigits: 4 }));
+  const look = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const clipped = (words, width) => (words.length * 6.2 > width ? words.slice(0, Math.max(8, width / 6.2 - 1)) + "…" : words);
+  const faded = (colour) => colour + "2b";
+
+  function element(name, attributes, ...children) {
+    const made = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    made.append(...children);
+    return made;
+  }
+
+  async function unpacked(name) {
+    const bytes = Uint8Array.from(atob(document.getElementById("script-" + name).textContent), (c) => c.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return new Response(stream).text();
+  }
+
+  /* Tables: sorted by a click on a heading, filtered by a word. */
+  async function enhanceTables() {
+    const address = URL.createObjectURL(new Blob([await unpacked("tables")], { type: "text/javascript" }));
+    const { default: DataTable } = await import(address);
+    URL.revokeObjectURL(address);
+    for (const table of document.querySelectorAll("table.sortable")) {
+      const rows = table.tBodies[0].rows.length;
+      if (rows < 2) continue;
+      const caption = table.caption.textContent;
+      new DataTable(table, {
+        paging: false, order: [], info: rows > 5, searching: rows > 5, autoWidth: false,
+        layout: { topStart: rows > 5 ? "search" : null, topEnd: null, bottomStart: rows > 5 ? "info" : null, bottomEnd: null },
+        language: { search: "Filter: ", info: "_TOTAL_ rows", infoEmpty: "no rows", infoFiltered: "of _MAX_", zeroRecords: "no row holds these words" },
+      });
+      const input = table.closest(".dt-container")?.querySelector("input");
+      if (input) input.setAttribute("aria-label", "Filter the table: " + caption);
+    }
+  }
+
+  /* Figures. */
+  const wholeStep = (last) => { const rough = last / 7; const unit = 10 ** Math.floor(Math.log10(Math.max(rough, 1))); return Math.max(1, [1, 2, 5, 10].find((step) => step * unit >= rough) * unit); };
+
+  /* Ticks that are round numbers, few enough to be read, at 1, 2 and 5 of each decade or less. */
+  function logTicks(values) {
+    const [low, high] = [Math.min(...values), Math.max(...values)];
+    const decades = Math.log10(high / low);
+    const steps = decades > 2.5 ? [1] : decades > 0.7 ? [1, 2, 5] : [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9];
+    const every = Math.ceil(decades / 6) || 1;
+    const found = [];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high) + 1e-9; power++) {
+      if (decades > 2.5 && power % every) continue;
+      found.push(...steps.map((step) => Number((step * 10 ** power).toPrecision(3))));
+    }
+    return found.filter((tick) => tick >= low * 0.9 && tick <= high * 1.1);
+  }
+  function tickText(tick) {
+    if (tick >= 1e-3 && tick < 1e4) return String(tick);
+    const [factor, power] = tick.toExponential().split("e");
+    return (factor === "1" ? "" : factor + "·") + "10<sup>" + Number(power) + "</sup>";
+  }
+
+  function axis(given, colours, values) {
+    const made = { title: { text: text(given.label), standoff: 6 }, type: given.log ? "log" : "linear", gridcolor: colours.rule,
+      linecolor: colours.faint, zeroline: false, automargin: true, ticks: "outside", tickcolor: colours.faint, nticks: 6, exponentformat: "power" };
+    if (given.at.length) Object.assign(made, { tickmode: "array", tickvals: given.at, ticktext: given.at.map(String) });
+    else if (given.log && values.length) {
+      const ticks = logTicks(values);
+      Object.assign(made, { tickmode: "array", tickvals: ticks, ticktext: ticks.map(tickText) });
+    } else if (given.whole) Object.assign(made, { tickmode: "linear", tick0: 0, dtick: wholeStep(Math.max(...values)) });
+    return made;
+  }
+
+  function layout(colours, height, width) {
+    return { height, ...(printing ? { width: 340, autosize: false } : { width, autosize: false }), paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      font: { color: colours.ink, size: 12, family: "system-ui, sans-serif" }, margin: { l: 8, r: 8, t: 32, b: 8 },
+      showlegend: false, hovermode: "closest", dragmode: roomy ? "zoom" : false,
+      hoverlabel: { bgcolor: colours.shade, bordercolor: colours.faint, font: { color: colours.ink } } };
+  }
+
+  function traces(panel, hidden) {
+    const found = [];
+    for (const curve of panel.curves) {
+      if (hidden.has(curve.method)) continue;
+      const method = methods[curve.method];
+      const colour = dark.matches && !printing ? method.dark : method.light;
+      const yaxis = curve.right ? "y2" : "y";
+      const common = { x: curve.x, yaxis, type: "scatter" };
+      if (curve.low && !curve.bars) {
+        const edge = { ...common, mode: "lines", line: { width: 0 }, hoverinfo: "skip" };
+        found.push({ ...edge, y: curve.low }, { ...edge, y: curve.high, fill: "tonexty", fillcolor: faded(colour) });
+      }
+      const few = curve.x.length <= 25;
+      found.push({ ...common, y: curve.y, mode: few ? "lines+markers" : "lines", name: text(method.label),
+        line: { color: colour, width: 2, dash: curve.dashed ? "dash" : "solid" }, marker: { color: colour, size: 7, symbol: method.symbol },
+        ...(curve.low && curve.bars ? { error_y: { type: "data", symmetric: false, thickness: 1.2, width: 3, color: colour,
+          array: curve.high.map((high, i) => high - curve.y[i]), arrayminus: curve.low.map((low, i) => curve.y[i] - low) } } : {}),
+        text: curve.x.map((x, i) => `<b>${text(method.label)}</b><br>${text(panel.x.label)} ${number(x)}<br>${text(curve.quantity)} ${number(curve.y[i])}`
+          + (curve.low ? `<br>from ${number(curve.low[i])} to ${number(curve.high[i])}` : "")),
+        hovertemplate: "%{text}<extra></extra>" });
+    }
+    return found;
+  }
+
+  const heights = (panels, right) => panels.flatMap((panel) => panel.curves.filter((c) => c.right === right).flatMap((c) => [...c.y, ...(c.low ? [...c.low, ...c.high] : [])]));
+
+  /* Room for all values, on a logarithmic axis in powers of ten. */
+  function range(values, log) {
+    const all = log ? values.map(Math.log10) : values;
+    const [low, high] = [Math.min(...all), Math.max(...all)];
+    const pad = 0.05 * (high - low) || 0.05 * Math.abs(high) || 0.1;
+    return [low - pad, high + pad];
+  }
+
+  function drawPanel(place, panel, hidden, colours, sisters) {
+    const made = layout(colours, 280, place.clientWidth);
+    if (panel.title) made.title = { text: text(clipped(panel.title, place.clientWidth)), font: { size: 13 }, x: 0.5, y: 0.98, yanchor: "top" };
+    made.xaxis = axis(panel.x, colours, panel.curves.flatMap((curve) => curve.x));
+    const [left, right] = [heights(sisters, false), heights(sisters, true)];
+    made.yaxis = { ...axis(panel.y, colours, left), range: range(left, panel.y.log) };
+    if (panel.y2) made.yaxis2 = { ...axis(panel.y2, colours, right), tickmode: "auto", range: range(right, false), overlaying: "y", side: "right", showgrid: false };
+    const dashes = { predicted: "dot", counted: "dashdot" };
+    made.shapes = panel.marks.map((mark) => ({ type: "line", xref: "x", yref: "paper", x0: mark.x, x1: mark.x, y0: 0, y1: 1,
+      line: { color: colours.faint, width: 1.5, dash: dashes[mark.text] || "dash" } }));
+    return Plotly.react(place, traces(panel, hidden), made, { displayModeBar: false });
+  }
+
+  function drawForest(place, panel, colours) {
+    const width = printing ? 340 : place.clientWidth;
+    const made = layout(colours, 46 * panel.rows.length + 80, width);
+    const log = panel.axis.log;
+    const back = (value) => (log ? 10 ** value : value);
+    const known = panel.rows.flatMap((row) => [row.value, row.low, row.high, ...row.bounds]).filter((value) => value !== null).map((value) => (log ? Math.log10(value) : value));
+    let [low, high] = known.length ? [Math.min(...known), Math.max(...known)] : [0, 1];
+    const pad = 0.12 * (high - low) || 0.12 * Math.abs(high) || 0.1;
+    [low, high] = [low - pad, high + pad];
+    made.xaxis = { ...axis(panel.axis, colours, known.map(back)), range: [low, high] };
+    made.yaxis = { range: [panel.rows.length - 0.4, -0.75], visible: false, fixedrange: true };
+    made.margin.t = 4;
+    made.shapes = panel.rows.map((row, i) => ({ type: "rect", layer: "below", fillcolor: colours.asked, line: { width: 0 },
+      x0: row.bounds[0] ?? back(low), x1: row.bounds[1] ?? back(high), y0: i - 0.22, y1: i + 0.22 }));
+    made.annotations = panel.rows.map((row, i) => ({ xref: "paper", x: 0, xanchor: "left", y: i - 0.3, yanchor: "bottom", showarrow: false, borderpad: 0,
+      align: "left", text: text(clipped(`${row.outcome}: ${row.says}` + (row.detail ? ` (${row.detail})` : ""), width)), font: { size: 11.5 } }));
+    const symbols = { holds: "circle", fails: "x", undecided: "circle-open" };
+    const at = (row) => (row.value !== null ? row.value : back(row.sign > 0 ? high : low));
+    const bars = panel.rows.map((row) => [row.low ?? at(row), row.high ?? at(row)]);
+    const data = [{ type: "scatter", mode: "markers", x: panel.rows.map(at), y: panel.rows.map((_, i) => i), cliponaxis: false,
+      marker: { color: colours.ink, size: 11, line: { width: 2 }, symbol: panel.rows.map((row) => (row.value === null ? (row.sign > 0 ? "triangle-right" : "triangle-left") : symbols[row.outcome] || "circle-open")) },
+      error_x: { type: "data", symmetric: false, color: colours.ink, thickness: 2, width: 4,
+        array: bars.map(([, end], i) => end - at(panel.rows[i])), arrayminus: bars.map(([start], i) => at(panel.rows[i]) - start) },
+      text: panel.rows.map((row) => `<b>${text(row.outcome)}</b>: ${text(row.text)}<br>${text(clipped(row.says, 420))}<br>${text(clipped(row.detail, 420))}`),
+      hovertemplate: "%{text}<extra></extra>" }];
+    return Plotly.react(place, data, made, { displayModeBar: false });
+  }
+
+  class Chart {
+    constructor(figure) {
+      this.data = JSON.parse(figure.querySelector("script").textContent);
+      this.hidden = new Set();
+      this.forest = this.data.kind === "claims";
+      const panels = figure.querySelector(".panels");
+      panels.classList.toggle("single", this.data.panels.length === 1);
+      panels.classList.toggle("forest", this.forest);
+      this.places = this.data.panels.map((panel) => {
+        const words = this.forest ? panel.axis.label : panel.title || panel.y.label;
+        return panels.appendChild(element("div", { role: "img", "aria-label": `${this.data.title}: ${words}; the numbers stand below the figure` }));
+      });
+      this.legend(figure.querySelector(".legend"));
+      const numbers = figure.querySelector(".numbers");
+      numbers.addEventListener("toggle", () => { if (numbers.open && numbers.children.length === 1) this.numbers(numbers); });
+    }
+
+    legend(place) {
+      if (this.forest) return place.remove();
+      const curves = this.data.panels.flatMap((panel) => panel.curves);
+      for (const index of new Set(curves.map((curve) => curve.method))) {
+        const swatch = element("span", { "aria-hidden": "true", "data-method": index }, "■ ");
+        const button = element("button", { type: "button", "aria-pressed": "true" }, swatch, methods[index].label);
+        button.addEventListener("click", () => {
+          const shown = !this.hidden.delete(index);
+          if (shown) this.hidden.add(index);
+          button.setAttribute("aria-pressed", String(!shown));
+          this.draw();
+        });
+        place.append(button);
+      }
+      const styles = new Map(this.data.panels.filter((panel) => new Set(panel.curves.map((c) => c.dashed)).size > 1).flatMap((panel) => panel.curves.map((c) => [c.quantity, c.dashed])));
+      for (const [quantity, dashed] of styles) place.append(element("span", { class: "key" }, `${dashed ? "┄┄" : "──"} ${quantity}`));
+    }
+
+    async draw() {
+      const colours = Object.fromEntries(["ink", "faint", "rule", "shade", "asked"].map((name) => [name, look("--" + name)]));
+      for (const [i, place] of this.places.entries()) {
+        const panel = this.data.panels[i];
+        await (this.forest ? drawForest(place, panel, colours) : drawPanel(place, panel, this.hidden, colours, this.data.shared ? this.data.panels : [panel]));
+      }
+    }
+
+    numbers(place) {
+      const rows = this.forest
+        ? this.data.panels.flatMap((panel) => panel.rows.map((row) => [panel.axis.label, row.says, row.detail, row.outcome, row.text]))
+        : this.data.panels.flatMap((panel) => panel.curves.flatMap((curve) => curve.x.map((x, i) =>
+          [panel.title, methods[curve.method].label, curve.quantity, number(x), number(curve.y[i]), curve.low ? `${number(curve.low[i])} to ${number(curve.high[i])}` : "–"])));
+      const names = this.forest ? ["quantity", "claim", "where", "verdict", "estimate and interval"] : ["panel", "method", "quantity", this.data.panels[0].x.label, "value", "spread"];
+      const head = element("thead", {}, element("tr", {}, ...names.map((name) => element("th", { scope: "col" }, name))));
+      const body = element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map((cell) => element("td", {}, cell)))));
+      const caption = element("caption", {}, this.data.title);
+      place.append(element("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": "Numbers of: " + this.data.title }, element("table", {}, caption, head, body)));
+    }
+  }
+
+  async function start() {
+    const charts = [...document.querySelectorAll("figure")].map((figure) => new Chart(figure));
+    const paint = () => {
+      for (const swatch of document.querySelectorAll("[data-method]")) {
+        const method = methods[swatch.dataset.method];
+        swatch.style.color = dark.matches && !printing ? method.dark : method.light;
+      }
+      return Promise.all(charts.map((chart) => chart.draw()));
+    };
+    await enhanceTables();
+    document.head.append(element("script", {}, await unpacked("plotly")));
+    await paint();
+    dark.addEventListener("change", paint);
+    let waiting;
+    addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(() => { if (!printing) paint(); }, 150); });
+    addEventListener("beforeprint", () => { printing = true; paint(); });
+    addEventListener("afterprint", () => { printing = false; paint(); });
+    document.documentElement.dataset.ready = "true";
+  }
+
+  if (typeof DecompressionStream === "undefined") {
+    document.querySelector("header").append(element("p", {}, "Figures and sorting need a browser of 2023 or later."));
+  } else {
+    start();
+  }
+})();

@@ -1,0 +1,158 @@
+"""The report as a page: the report's own tables and figures, put into one HTML file.
+
+What comes from files is text to the template, which escapes it, and JSON inside a script, where no ``<`` is left.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+from bnpbench.errors import BnpbenchError
+from bnpbench.report.document import Chapter, Section, Table
+from bnpbench.report.figures import Figure, figures, inks
+from bnpbench.report.page.data import figure_data, method_data, script_json
+from bnpbench.report.page.raw import Raw, raw_files
+from bnpbench.report.page.scripts import licences, packed_scripts
+from bnpbench.report.rendering import chapters
+from bnpbench.report.text import DASH, plain
+from bnpbench.report.view import View, views
+from bnpbench.results import Results
+
+MOST_BYTES = 6_000_000
+_NUMBER = re.compile(r"[-−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?|[-−]?∞")
+_LAST = 1e308  # where what is no number stands among numbers
+
+
+def render_page(results: Results, folders: Sequence[Path] = (), base: Path = Path()) -> str:
+    """The whole page.
+
+    Args:
+        results: what was read.
+        folders: where it was read from, for links to the raw files; without them there are no links.
+        base: the folder in which the page will lie.
+
+    Raises:
+        BnpbenchError: there is so much that the page would exceed ``MOST_BYTES``.
+    """
+    for with_files in (True, False):
+        text = _rendered(results, folders if with_files else (), base)
+        if (size := len(text.encode())) <= MOST_BYTES:
+            return text
+    raise BnpbenchError(
+        f"the page would have {size / 1e6:.1f} MB, more than {MOST_BYTES / 1e6:.0f}: name the folders of single suites"
+    )
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """A cell of a table: its text, and what it is sorted by."""
+
+    text: str
+    order: float | str
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A chapter as the template wants it."""
+
+    anchor: str
+    title: str
+    summary: tuple[str, str, str]  # suite, cells, claims
+    lines: tuple[str, ...]
+    sections: tuple[Section, ...]
+    figures: tuple[tuple[Figure, str], ...]  # with their JSON
+    raw: Raw
+
+
+def _rendered(results: Results, folders: Sequence[Path], base: Path) -> str:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("bnpbench.report.page", "."),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_plain,
+    )
+    environment.filters |= {"body": _body, "caption": _caption, "lines": _lines}
+    environment.tests["verdicts"] = lambda table: table.columns[:1] == ("verdict",)
+    seen = views(results)
+    colours = inks(seen)
+    names = list(colours)
+    everything = figures(seen)
+    return environment.get_template("page.html.j2").render(
+        parts=[_part(*pair, seen, everything, names, folders, base) for pair in enumerate(chapters(results), 1)],
+        methods=script_json(method_data(colours)),
+        scripts=packed_scripts(),
+        licences=licences(),
+    )
+
+
+def _part(
+    number: int,
+    chapter: Chapter,
+    seen: Sequence[View],
+    everything: Iterable[Figure],
+    names: Sequence[str],
+    folders: Sequence[Path],
+    base: Path,
+) -> _Part:
+    place = chapter.suite, chapter.environment
+    view = next((view for view in seen if (view.suite, view.environment["id"]) == place), None)
+    head, *sections = chapter.sections
+    if head.level > 1:  # a chapter without an overview: what was left out
+        head, sections = Section(head.title, level=1), [head]
+    claims = next((s.title.removeprefix("Claims: ") for s in sections if s.title.startswith("Claims: ")), "none")
+    cells = next((line.removeprefix("cells: ") for line in head.lines if line.startswith("cells: ")), DASH)
+    drawn = [figure for figure in everything if view and (figure.suite, figure.environment) == place]
+    return _Part(
+        f"part-{number}",
+        head.title,
+        (chapter.suite, cells, claims) if chapter.suite else ("", "", ""),
+        head.lines,
+        tuple(sections),
+        tuple((figure, script_json(figure_data(figure, names))) for figure in drawn),
+        raw_files(view, folders, base) if view else Raw(),
+    )
+
+
+def _plain(value: object) -> object:
+    """Texts without control characters; what is markup already stays as it is."""
+    return value if isinstance(value, Markup) or not isinstance(value, str) else plain(value)
+
+
+def _lines(text: str) -> Markup:
+    """A text of several lines, escaped, that keeps its ends of lines."""
+    return Markup("\n").join(plain(line) for line in text.splitlines())
+
+
+def _caption(table: Table, section: Section) -> str:
+    return table.title or section.title
+
+
+def _body(table: Table | Raw) -> list[list[_Cell]]:
+    """Cells with what they are sorted by: a column of numbers by its numbers, any other by its text."""
+    columns = list(zip(*table.rows, strict=True))
+    numeric = [_is_numeric(column) for column in columns]
+    return [
+        [_Cell(text, _number(text) if number else text.lower()) for text, number in zip(row, numeric, strict=True)]
+        for row in table.rows
+    ]
+
+
+def _is_numeric(column: Iterable[str]) -> bool:
+    texts = [text for text in column if text and not text.startswith(DASH)]
+    return bool(texts) and all(_NUMBER.match(text) for text in texts)
+
+
+def _number(text: str) -> float:
+    found = _NUMBER.match(text)
+    if found is None:
+        return _LAST
+    digits = found[0].replace(",", "").replace("−", "-").replace("∞", "1e307")
+    return float(digits)
