@@ -65,11 +65,11 @@ def _figure(
     counts = span(n for panel in both_rows for curve in panel.curves for n in curve.n)
     each = f"{window} iterations" if window > 1 else "each iteration"
     notes = [
-        f"With respect to one neuron ({place}) at batch size {batch_size}: before preconditioning dashed, after solid.",
+        "Of the Hessian with respect to one neuron: before preconditioning dashed, after it solid.",
         f"Geometric mean (line) and range (band) over {each} and seeds ({counts} values a point).",
     ]
     notes += [*absent(group, [batch_size]), *about(view)]
-    title = "Condition numbers over iterations"
+    title = f"Condition numbers over iterations at batch size {batch_size}, {place}"
     yield Figure("conditioning", view.suite, view.environment["id"], "conditioning", title, both_rows, tuple(notes))
 
 

@@ -4,13 +4,26 @@
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const roomy = matchMedia("(hover: hover)").matches;
   let printing = false;
+  const FONT = "system-ui, sans-serif";
 
   /* Plotly reads a little HTML and TeX in its texts: what comes from files has none. */
   const text = (words) => String(words).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/\$/g, "&#36;");
   const number = (value) => (value === null ? "–" : Number(value.toPrecision(4)).toLocaleString("en", { maximumSignificantDigits: 4 }));
   const look = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const clipped = (words, width) => (words.length * 6.2 > width ? words.slice(0, Math.max(8, width / 6.2 - 1)) + "…" : words);
+  const pen = document.createElement("canvas").getContext("2d");
   const faded = (colour) => colour + "2b";
+
+  /* As many letters as so many pixels have room for. */
+  function clipped(words, width, size = 13) {
+    pen.font = `${size}px ${FONT}`;
+    if (pen.measureText(words).width <= width) return words;
+    let [fits, last] = [0, words.length];
+    while (last - fits > 1) {
+      const middle = (fits + last) >> 1;
+      if (pen.measureText(words.slice(0, middle) + "…").width <= width) fits = middle; else last = middle;
+    }
+    return words.slice(0, fits) + "…";
+  }
 
   function element(name, attributes, ...children) {
     const made = document.createElement(name);
@@ -78,8 +91,8 @@
   }
 
   function layout(colours, height, width) {
-    return { height, ...(printing ? { width: 340, autosize: false } : { width, autosize: false }), paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-      font: { color: colours.ink, size: 12, family: "system-ui, sans-serif" }, margin: { l: 8, r: 8, t: 32, b: 8 },
+    return { height, width, autosize: false, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      font: { color: colours.ink, size: 12, family: FONT }, margin: { l: 8, r: 8, t: 32, b: 8 },
       showlegend: false, hovermode: "closest", dragmode: roomy ? "zoom" : false,
       hoverlabel: { bgcolor: colours.shade, bordercolor: colours.faint, font: { color: colours.ink } } };
   }
@@ -119,8 +132,8 @@
   }
 
   function drawPanel(place, panel, hidden, colours, sisters) {
-    const made = layout(colours, 280, place.clientWidth);
-    if (panel.title) made.title = { text: text(clipped(panel.title, place.clientWidth)), font: { size: 13 }, x: 0.5, y: 0.98, yanchor: "top" };
+    const made = layout(colours, 280, printing ? 336 : place.clientWidth);
+    if (panel.title) made.title = { text: text(clipped(panel.title, made.width - 20)), font: { size: 13 }, x: 0.5, y: 0.98, yanchor: "top" };
     made.xaxis = axis(panel.x, colours, panel.curves.flatMap((curve) => curve.x));
     const [left, right] = [heights(sisters, false), heights(sisters, true)];
     made.yaxis = { ...axis(panel.y, colours, left), range: range(left, panel.y.log) };
@@ -132,7 +145,7 @@
   }
 
   function drawForest(place, panel, colours) {
-    const width = printing ? 340 : place.clientWidth;
+    const width = printing ? 676 : place.clientWidth;
     const made = layout(colours, 46 * panel.rows.length + 80, width);
     const log = panel.axis.log;
     const back = (value) => (log ? 10 ** value : value);
@@ -146,7 +159,7 @@
     made.shapes = panel.rows.map((row, i) => ({ type: "rect", layer: "below", fillcolor: colours.asked, line: { width: 0 },
       x0: row.bounds[0] ?? back(low), x1: row.bounds[1] ?? back(high), y0: i - 0.22, y1: i + 0.22 }));
     made.annotations = panel.rows.map((row, i) => ({ xref: "paper", x: 0, xanchor: "left", y: i - 0.3, yanchor: "bottom", showarrow: false, borderpad: 0,
-      align: "left", text: text(clipped(`${row.outcome}: ${row.says}` + (row.detail ? ` (${row.detail})` : ""), width)), font: { size: 11.5 } }));
+      align: "left", text: text(clipped(`${row.outcome}: ${row.says}` + (row.detail ? ` (${row.detail})` : ""), width - 20, 12)), font: { size: 11.5 } }));
     const symbols = { holds: "circle", fails: "x", undecided: "circle-open" };
     const at = (row) => (row.value !== null ? row.value : back(row.sign > 0 ? high : low));
     const bars = panel.rows.map((row) => [row.low ?? at(row), row.high ?? at(row)]);
@@ -154,7 +167,7 @@
       marker: { color: colours.ink, size: 11, line: { width: 2 }, symbol: panel.rows.map((row) => (row.value === null ? (row.sign > 0 ? "triangle-right" : "triangle-left") : symbols[row.outcome] || "circle-open")) },
       error_x: { type: "data", symmetric: false, color: colours.ink, thickness: 2, width: 4,
         array: bars.map(([, end], i) => end - at(panel.rows[i])), arrayminus: bars.map(([start], i) => at(panel.rows[i]) - start) },
-      text: panel.rows.map((row) => `<b>${text(row.outcome)}</b>: ${text(row.text)}<br>${text(clipped(row.says, 420))}<br>${text(clipped(row.detail, 420))}`),
+      text: panel.rows.map((row) => `<b>${text(row.outcome)}</b>: ${text(row.text)}<br>${text(clipped(row.says, 280))}<br>${text(clipped(row.detail, 280))}`),
       hovertemplate: "%{text}<extra></extra>" }];
     return Plotly.react(place, data, made, { displayModeBar: false });
   }
