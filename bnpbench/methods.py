@@ -116,6 +116,7 @@ def preconditioner(settings: Settings, model: nn.Module) -> BNP | None:
         scale=options.scale,
         center=options.center,
         standardize=options.standardize,
+        count="forward",  # the training step takes every forward pass to a backward one
         layers=None if options.first_layer else (lambda name, module: name != first),
     )
 

@@ -19,7 +19,7 @@ def listing(context: typer.Context, data_dir: DataDir = None) -> None:
         from bnpbench.execution.children import ask
         from bnpbench.execution.messages import ListData
 
-        write(ask(ListData(data_dir)), None)
+        write(ask(ListData(data_dir), light=True), None)
 
 
 @data.command()
@@ -31,4 +31,4 @@ def get(
     from bnpbench.execution.children import ask
     from bnpbench.execution.messages import GetData
 
-    print(ask(GetData(name, data_dir)))
+    print(ask(GetData(name, data_dir), light=True))

@@ -10,7 +10,7 @@ def env() -> int:
     from bnpbench.execution.children import ask
     from bnpbench.execution.messages import Probe
 
-    for line in _lines(ask(Probe())):
+    for line in _lines(ask(Probe(), light=True)):
         print(line)
     return 0
 

@@ -43,7 +43,8 @@ def run(
     """Run suites and print their report.
 
     What is finished is kept and not run again."""
-    from bnpbench.execution import Options, execute
+    from bnpbench.execution.options import Options
+    from bnpbench.execution.runner import execute
     from bnpbench.report import claims_exit_code, render, verdicts
     from bnpbench.results import read_results
     from bnpbench.suite import load_suite

@@ -1,6 +1,5 @@
-"""Runs suites: blocks onto child processes, rows into the store."""
+"""Runs suites: blocks onto child processes, rows into the store.
 
-from bnpbench.execution.options import Options, Outcome
-from bnpbench.execution.runner import execute, run_suite
-
-__all__ = ["Options", "Outcome", "execute", "run_suite"]
+Import ``bnpbench.execution.runner`` for ``run_suite``: nothing is imported here, because the children import
+their half of this package and have no use for the other.
+"""

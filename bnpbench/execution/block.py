@@ -23,7 +23,6 @@ from bnpbench.execution.columns import identity
 from bnpbench.execution.messages import Epoch, Finished, RunBlock
 from bnpbench.measure import machine
 from bnpbench.measure.conditioning import Probe
-from bnpbench.report.statistics import median_interval
 from bnpbench.suite import Cell
 from bnpbench.training import state
 from bnpbench.training.accounting import Costs
@@ -194,6 +193,8 @@ class BlockRun:
 
     def half_widths(self, members: list[Member]) -> list[float]:
         """Half the 95 % interval of each ratio of times that the report shows, as a share of the ratio."""
+        from bnpbench.report.statistics import median_interval  # brings pandas, which no other block needs
+
         bases = [m for m in members if m.cell.settings.method.kind in ("vanilla", "bn")] or members[:1]
         found = []
         for base in bases:

@@ -47,9 +47,13 @@ def _load(plugins: tuple[PluginFile, ...]) -> None:
 
 def _answer(channel: connection.Connection, request: Any) -> Any:
     match request:
-        case Probe():
+        case Probe(needed, data_dir):
             from bnpbench.measure.environment import describe
 
+            if needed:
+                from bnpbench.execution.data import demand
+
+                demand(needed, data_dir)
             return describe()
         case Preflight():
             from bnpbench.execution.preflight import preflight

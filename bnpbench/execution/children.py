@@ -9,8 +9,9 @@ import pickle
 import signal
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from multiprocessing import connection
+from multiprocessing.forkserver import ensure_running
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -30,18 +31,23 @@ class Child:
         request: see ``messages``.
         plugins: loaded before the request is answered.
         log: file that takes what the process prints; none: it prints where this one does.
+        light: a process of its own that imports only what the request needs, instead of a child of the forkserver.
 
     Attributes:
         channel: messages from the child; at its end there is ``Done``, ``Refused`` or nothing.
         process: its ``sentinel`` is ready when the process has ended.
     """
 
-    def __init__(self, request: Any, plugins: tuple[PluginFile, ...] = (), log: Path | None = None) -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["bnpbench.execution.preload"])
+    def __init__(
+        self, request: Any, plugins: tuple[PluginFile, ...] = (), log: Path | None = None, *, light: bool = False
+    ) -> None:
+        context = multiprocessing.get_context("spawn" if light else "forkserver")
         self.channel, far_end = context.Pipe(duplex=False)
-        self.process: BaseProcess = context.Process(target=serve, args=(far_end, pickle.dumps(request), plugins, log))
-        with _environment(MALLOC), _no_main_module():
+        arguments = (far_end, pickle.dumps(request), plugins, log)
+        if not light:
+            start_forkserver()
+        self.process: BaseProcess = context.Process(target=serve, args=arguments)  # type: ignore[attr-defined]
+        with _no_main_module():
             self.process.start()
         far_end.close()
 
@@ -66,9 +72,16 @@ class Child:
         return f"ended with exit code {code}"
 
 
-def ask(request: Any, plugins: tuple[PluginFile, ...] = ()) -> Any:
+def start_forkserver(modules: Sequence[str] = ()) -> None:
+    """Start it if it does not run: it imports torch, and ``modules``, for all children while this process goes on."""
+    multiprocessing.set_forkserver_preload(["bnpbench.execution.preload", *modules])
+    with _environment(MALLOC), _no_main_module():
+        ensure_running()
+
+
+def ask(request: Any, plugins: tuple[PluginFile, ...] = (), *, light: bool = False) -> Any:
     """The answer to a request that takes a moment; its errors are raised here."""
-    child = Child(request, plugins)
+    child = Child(request, plugins, light=light)
     try:
         while True:
             connection.wait([child.channel, child.process.sentinel])

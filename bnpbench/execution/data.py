@@ -18,6 +18,12 @@ def listing(data_dir: Path | None) -> str:
     return "\n".join(lines)
 
 
+def demand(names: tuple[str, ...], data_dir: Path | None) -> None:
+    """Raises DataError, with the remedies, for a data set that is not there."""
+    for name in names:
+        datasets.fetch(name, datasets.root(data_dir), offline=True)
+
+
 def get(name: str, data_dir: Path | None) -> str:
     """Fetch a data set if it is not there, and say where it lies. Raises DataError."""
     root = datasets.root(data_dir)

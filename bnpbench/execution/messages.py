@@ -11,7 +11,15 @@ from bnpbench.suite import Block, Cell
 
 @dataclass(frozen=True)
 class Probe:
-    """Ask for the environment of the machine. Answered by a dict, see ``measure.environment.describe``."""
+    """Ask for the environment of the machine. Answered by a dict, see ``measure.environment.describe``.
+
+    Attributes:
+        needed: data sets that must be there, because nothing may be fetched; a missing one is a ``DataError``.
+        data_dir: folder of the data sets.
+    """
+
+    needed: tuple[str, ...] = ()
+    data_dir: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """What the forkserver imports once for all children. Imports only: a tensor operation here would start
 OpenMP's threads, which do not survive the fork, and every child would hang."""
 
-import sklearn.datasets  # noqa: F401
 import torch
 import torch._dynamo  # noqa: F401
 import torchvision  # noqa: F401

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -9,13 +10,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bnpbench.errors import BnpbenchError, DeviceError
-from bnpbench.execution.children import ask
+from bnpbench.execution.children import ask, start_forkserver
 from bnpbench.execution.messages import Preflight, Probe
 from bnpbench.execution.options import Options, Outcome
 from bnpbench.execution.progress import Progress, Silent
 from bnpbench.execution.sweep import Sweep
 from bnpbench.results import Results, Store, read_results
-from bnpbench.suite import Block, Cell, Suite
+from bnpbench.suite import DATASETS, Block, Cell, Suite
 
 
 def run_suite(suite: Suite, out: str | Path = "results", progress: Progress | None = None, **options: Any) -> Results:
@@ -37,7 +38,9 @@ def run_suite(suite: Suite, out: str | Path = "results", progress: Progress | No
 def execute(suite: Suite, options: Options, progress: Progress) -> Outcome:
     """Run a suite's blocks that are not finished yet; see ``run_suite``."""
     _check(suite, options)
-    environment = ask(Probe())
+    kinds = {cell.settings.dataset.kind for cell in suite.cells(device="cpu", threads=1)}
+    start_forkserver(["sklearn.datasets"] if "digits" in kinds else [])
+    environment = ask(_probe(kinds, options), light=True)
     device = _device(options.device, environment)
     threads = max(environment["hardware"]["cores"] // options.jobs, 1)
     whole = suite.cells(device=device, threads=threads, epochs=options.epochs)
@@ -61,6 +64,13 @@ def _check(suite: Suite, options: Options) -> None:
             f"--jobs {options.jobs}: the suite {suite.name} sets `interval`, which asks for undisturbed times; "
             "leave --jobs out, or take `interval` out of [measure]"
         )
+
+
+def _probe(kinds: set[str], options: Options) -> Probe:
+    """What has to be known first; without a network also whether the data are there."""
+    if not (options.offline or os.environ.get("BNPBENCH_OFFLINE", "") not in ("", "0")):
+        return Probe()
+    return Probe(tuple(sorted(kinds & DATASETS.keys())), options.data_dir)
 
 
 def _device(asked: str, environment: dict[str, Any]) -> Literal["cpu", "cuda"]:

@@ -10,12 +10,12 @@ import hashlib
 import json
 import os
 import platform
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import psutil
 import torch
-import torchvision
 
 MEASUREMENT = 1
 
@@ -35,7 +35,7 @@ def describe() -> dict[str, Any]:
     }
     software = {
         "torch": torch.__version__,
-        "torchvision": torchvision.__version__,
+        "torchvision": version("torchvision"),
         "cuda": torch.version.cuda,
         "cudnn": torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None,
         "driver": gpu_driver(),

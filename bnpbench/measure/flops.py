@@ -70,7 +70,7 @@ class FlopCount:
 
     def __enter__(self) -> FlopCount:
         # The watch goes below the counter, so that it sees what composite operators are made of.
-        self._watch.__enter__()
+        self._watch.__enter__()  # type: ignore[no-untyped-call]
         self._counter.__enter__()
         return self
 
@@ -78,14 +78,14 @@ class FlopCount:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._counter.__exit__(kind, error, trace)
-        self._watch.__exit__(kind, error, trace)
+        self._watch.__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
 
 
 class _Watch(TorchDispatchMode):
     """Notes the operators that have no formula."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.calls: Counter[str] = Counter()
 
     def __torch_dispatch__(
