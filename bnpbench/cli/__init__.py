@@ -19,7 +19,14 @@ class Terminated(BaseException):
 
 def main() -> NoReturn:
     """The console script ``bnpbench``."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if "bnpbench.execution.children" in sys.modules:
+        from bnpbench.execution.children import stop_forkserver
+
+        stop_forkserver()
+    os._exit(code)  # the interpreter would take seconds to free pandas and its like, object by object
 
 
 def run(arguments: list[str]) -> int:

@@ -10,13 +10,13 @@ import signal
 import sys
 import types
 from collections.abc import Iterator, Sequence
-from multiprocessing import connection
-from multiprocessing.forkserver import ensure_running
+from multiprocessing import connection, forkserver
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 from bnpbench.execution.child import serve
+from bnpbench.execution.interruption import uninterrupted
 from bnpbench.execution.messages import Done, Refused
 from bnpbench.suite import PluginFile
 
@@ -46,8 +46,8 @@ class Child:
         arguments = (far_end, pickle.dumps(request), plugins, log)
         if not light:
             start_forkserver()
-        self.process: BaseProcess = context.Process(target=serve, args=arguments)  # type: ignore[attr-defined]
-        with _no_main_module():
+        self.process: BaseProcess = context.Process(target=serve, args=arguments)
+        with _no_main_module(), uninterrupted():  # a half-sent request would end the forkserver
             self.process.start()
         far_end.close()
 
@@ -76,7 +76,14 @@ def start_forkserver(modules: Sequence[str] = ()) -> None:
     """Start it if it does not run: it imports torch, and ``modules``, for all children while this process goes on."""
     multiprocessing.set_forkserver_preload(["bnpbench.execution.preload", *modules])
     with _environment(MALLOC), _no_main_module():
-        ensure_running()
+        forkserver.ensure_running()
+
+
+def stop_forkserver() -> None:
+    """End the forkserver at once; by itself it would take seconds to free what it imported, with our stdout open."""
+    pid = getattr(forkserver._forkserver, "_forkserver_pid", None)
+    if pid is not None:
+        os.kill(pid, signal.SIGKILL)
 
 
 def ask(request: Any, plugins: tuple[PluginFile, ...] = (), *, light: bool = False) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -66,11 +66,11 @@ def _check(suite: Suite, options: Options) -> None:
         )
 
 
-def _probe(kinds: set[str], options: Options) -> Probe:
+def _probe(kinds: Set[str], options: Options) -> Probe:
     """What has to be known first; without a network also whether the data are there."""
     if not (options.offline or os.environ.get("BNPBENCH_OFFLINE", "") not in ("", "0")):
         return Probe()
-    return Probe(tuple(sorted(kinds & DATASETS.keys())), options.data_dir)
+    return Probe(tuple(sorted(DATASETS.keys() & kinds)), options.data_dir)
 
 
 def _device(asked: str, environment: dict[str, Any]) -> Literal["cpu", "cuda"]:

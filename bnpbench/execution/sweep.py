@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from multiprocessing import connection
@@ -15,6 +14,7 @@ from typing import Any
 from bnpbench.errors import BnpbenchError
 from bnpbench.execution.children import Child
 from bnpbench.execution.columns import identity
+from bnpbench.execution.interruption import uninterrupted
 from bnpbench.execution.messages import Done, Epoch, Finished, Refused, RunBlock
 from bnpbench.execution.options import Options, Outcome
 from bnpbench.execution.progress import Progress
@@ -117,6 +117,7 @@ class Sweep:
         """Start a process for the job's next piece."""
         job.piece, job.answered = job.pieces.popleft(), False
         log = self.store.log_path(job.block.id)
+        log.touch()  # named in the results whatever becomes of the child
         request = RunBlock(
             block=job.block,
             cells=job.piece,
@@ -213,7 +214,7 @@ class Sweep:
         for rows in job.epochs.values():
             for row, outlier in zip(rows, outliers([row["train_seconds"] for row in rows]), strict=True):
                 row["outlier"] = outlier
-        with _uninterrupted():
+        with uninterrupted():
             self.store.write_block(list(job.records.values()), job.epochs, job.steps)
             for key, row in job.records.items():
                 if row["status"] in FINISHED:
@@ -247,13 +248,3 @@ class Sweep:
                 self._commit(job)
             job.release.close()
         self.running.clear()
-
-
-@contextlib.contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Hold Ctrl-C and SIGTERM back until a block is written."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -73,7 +73,7 @@ WRONG = {
     "scalar axis": (SUITE.replace("seed = [1, 2]", "seed = 1"), ("tiny.toml:12", "seed", "list")),
     "batch above data": (
         SUITE.replace("batch_size = 10", "batch_size = 1000"),
-        ("tiny.toml:6", "batch_size", "1,000", "203"),
+        ("tiny.toml:7", "batch_size", "1,000", "203"),
     ),
     "long dotted key": (SUITE + "a." * 20_000 + "b = 1\n", ("tiny.toml", "2,000 characters")),
     "nested brackets": (SUITE + "x = " + "[" * 500 + "]" * 500 + "\n", ("tiny.toml", "nest")),

@@ -18,7 +18,7 @@ _STATISTICS = {
     "batch_damped": "batch statistics, damped",
     "running_damped": "running statistics, damped",
 }
-_COLUMNS = ("epoch", "step", "layer", "neuron", "preconditioner", "kappa_hessian", "kappa_preconditioned", "kappa_d")
+_COLUMNS = ("step", "layer", "neuron", "preconditioner", "kappa_hessian", "kappa_preconditioned", "kappa_d")
 Row = dict[str, Any]
 
 
@@ -42,7 +42,7 @@ def _figure(
 ) -> Iterable[Figure]:
     x = Axis("iteration", whole=True)
     present = {row["preconditioner"] for seeds in rows.values() for seed in seeds for row in seed}
-    window = _window({row["iteration"] for seeds in rows.values() for seed in seeds for row in seed})
+    window = _window({row["step"] for seeds in rows.values() for seed in seeds for row in seed})
     kinds = [*(kind for kind in _STATISTICS if kind in present), *sorted(present - set(_STATISTICS) - {None})]
     hessians, ds = list[Panel](), list[Panel]()
     for kind in kinds:
@@ -74,16 +74,10 @@ def _figure(
 
 
 def _rows(view: View, cell: Cell) -> list[Row]:
-    """The cell's steps as dictionaries, with the iteration counted from the start of training."""
+    """The cell's looks at the Hessian; ``step`` counts iterations from 1, through all epochs."""
     columns = [view.steps.of(cell.key, name) for name in _COLUMNS]
-    found: list[Row] = [dict(zip(_COLUMNS, values, strict=True)) for values in zip(*columns, strict=True)]
-    lengths = view.series(cell, "steps")
-    for row in found:
-        if row["epoch"] is None or row["step"] is None:
-            continue
-        length = lengths.get(1) or max((r["step"] or 0 for r in found), default=0)
-        row["iteration"] = int((row["epoch"] - 1) * length + row["step"])
-    return [row for row in found if "iteration" in row]
+    rows = [dict(zip(_COLUMNS, values, strict=True)) for values in zip(*columns, strict=True)]
+    return [row for row in rows if row["step"] is not None]
 
 
 def _curve(
@@ -101,7 +95,7 @@ def _curve(
         for row in seed:
             number = row[column]
             if row["preconditioner"] == kind and number is not None and 0 < number < math.inf:
-                groups.setdefault((row["iteration"] - 1) // window, []).append((row["iteration"], number))
+                groups.setdefault((row["step"] - 1) // window, []).append((row["step"], number))
     if not groups:
         return None
     points = [groups[place] for place in sorted(groups)]

@@ -220,7 +220,6 @@ def _panel(axes: Axes, panel: Panel, inks: Mapping[str, Ink]) -> Axes | None:
 
 def _curve(axes: Axes, curve: Curve, ink: Ink, shift: float) -> None:
     line: dict[str, Any] = {"color": ink.light, "linestyle": "--" if curve.dashed else "-", "marker": ink.marker}
-    line |= {"markevery": max(1, len(curve.x) // 6), "markeredgewidth": 0}
     if curve.spread == "bars":
         below = [max(0.0, y - low) for y, low in zip(curve.y, curve.low, strict=True)]
         above = [max(0.0, high - y) for y, high in zip(curve.y, curve.high, strict=True)]
@@ -228,7 +227,7 @@ def _curve(axes: Axes, curve: Curve, ink: Ink, shift: float) -> None:
             [x * shift for x in curve.x], curve.y, [below, above], capsize=2, capthick=1, elinewidth=1, **line
         )
         return
-    axes.plot(curve.x, curve.y, **line)
+    axes.plot(curve.x, curve.y, markevery=max(1, len(curve.x) // 6), markeredgewidth=0, **line)
     if curve.low != curve.high:
         axes.fill_between(curve.x, curve.low, curve.high, color=ink.light, alpha=0.15, linewidth=0)
 

@@ -70,7 +70,7 @@ def _row(verdict: Verdict) -> Row:
 
 
 def _is_log(quantity: str, rows: Iterable[Row]) -> bool:
-    numbers = [number for row in rows for number in (row.value, row.low, row.high, *row.bounds) if number is not None]
+    numbers = [number for row in rows for number in (row.value, *row.bounds)]
     known = [number for number in numbers if math.isfinite(number)]
     if not known or min(known) <= 0:
         return False

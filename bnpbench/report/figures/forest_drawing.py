@@ -26,7 +26,7 @@ def draw_forest(figure: Figure) -> Canvas:
     panels = [panel for panel in figure.panels if isinstance(panel, ForestPanel)]
     words = [
         [
-            [*wrapped(row.says, _LEFT - 0.25, _SIZE, 3), *wrapped(row.detail, _LEFT - 0.25, _SIZE, 1)]
+            [*wrapped(row.says, _LEFT - 0.25, _SIZE, 3), *wrapped(row.detail, _LEFT - 0.25, _SIZE, 2)]
             for row in panel.rows
         ]
         for panel in panels
@@ -99,6 +99,7 @@ def _limits(panel: ForestPanel) -> tuple[float, float]:
     numbers = [n for row in panel.rows for n in (row.value, row.low, row.high, *row.bounds) if n is not None]
     known = [number for number in numbers if math.isfinite(number)] or [0.0, 1.0]
     if panel.axis.log:
+        known = [number for number in known if number > 0]  # an interval may reach below: cut at the edge
         low, high = math.log(min(known)), math.log(max(known))
         pad = 0.12 * (high - low) or 0.1
         return math.exp(low - pad), math.exp(high + pad)

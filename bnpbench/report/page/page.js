@@ -149,7 +149,7 @@
     const made = layout(colours, 46 * panel.rows.length + 80, width);
     const log = panel.axis.log;
     const back = (value) => (log ? 10 ** value : value);
-    const known = panel.rows.flatMap((row) => [row.value, row.low, row.high, ...row.bounds]).filter((value) => value !== null).map((value) => (log ? Math.log10(value) : value));
+    const known = panel.rows.flatMap((row) => [row.value, row.low, row.high, ...row.bounds]).filter((value) => value !== null && !(log && value <= 0)).map((value) => (log ? Math.log10(value) : value));
     let [low, high] = known.length ? [Math.min(...known), Math.max(...known)] : [0, 1];
     const pad = 0.12 * (high - low) || 0.12 * Math.abs(high) || 0.1;
     [low, high] = [low - pad, high + pad];
@@ -162,7 +162,7 @@
       align: "left", text: text(clipped(`${row.outcome}: ${row.says}` + (row.detail ? ` (${row.detail})` : ""), width - 20, 12)), font: { size: 11.5 } }));
     const symbols = { holds: "circle", fails: "x", undecided: "circle-open" };
     const at = (row) => (row.value !== null ? row.value : back(row.sign > 0 ? high : low));
-    const bars = panel.rows.map((row) => [row.low ?? at(row), row.high ?? at(row)]);
+    const bars = panel.rows.map((row) => [log && row.low <= 0 && row.low !== null ? back(low) : row.low ?? at(row), row.high ?? at(row)]);
     const data = [{ type: "scatter", mode: "markers", x: panel.rows.map(at), y: panel.rows.map((_, i) => i), cliponaxis: false,
       marker: { color: colours.ink, size: 11, line: { width: 2 }, symbol: panel.rows.map((row) => (row.value === null ? (row.sign > 0 ? "triangle-right" : "triangle-left") : symbols[row.outcome] || "circle-open")) },
       error_x: { type: "data", symmetric: false, color: colours.ink, thickness: 2, width: 4,
