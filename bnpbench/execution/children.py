@@ -46,7 +46,7 @@ class Child:
         arguments = (far_end, pickle.dumps(request), plugins, log)
         if not light:
             start_forkserver()
-        self.process: BaseProcess = context.Process(target=serve, args=arguments)
+        self.process: BaseProcess = context.Process(target=serve, args=arguments)  # type: ignore[attr-defined]
         with _no_main_module(), uninterrupted():  # a half-sent request would end the forkserver
             self.process.start()
         far_end.close()
