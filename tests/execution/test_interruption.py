@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
 import psutil
 import pytest
 
@@ -104,3 +105,41 @@ def test_a_child_that_crashes_costs_its_cell_only(running: subprocess.Popen[str]
     assert "SIGSEGV" in output
     log = next(tmp_path.glob("results/tiny/*/logs")).parent / crashed.log.iloc[0]
     assert log.is_file()
+
+
+LONG = """
+name = "long"
+[train]
+dataset = { kind = "synthetic", shape = [12], train = 6000, test = 50, classes = 4 }
+network = { kind = "fc", hidden = [9, 8] }
+optimizer = { kind = "sgd", lr = 0.01, momentum = 0.9 }
+method = "bnp"
+batch_size = 1
+epochs = 4
+threads = 1
+"""
+
+
+def test_a_long_cell_goes_on_from_its_last_epoch_bit_for_bit(tmp_path: Path) -> None:
+    for name in ("killed", "whole"):
+        (tmp_path / name).mkdir()
+        suite(tmp_path / name, LONG, "long.toml")
+    process = start("run", "long.toml", cwd=tmp_path / "killed")
+    deadline = time.monotonic() + 100
+    while True:  # killed once the second epoch's state is kept
+        kept = list(tmp_path.glob("killed/results/long/*/epochs/*.partial.parquet"))
+        saved = list(tmp_path.glob("killed/results/long/*/checkpoints/*.pt"))
+        if kept and saved and len(pd.read_parquet(kept[0])) == 2:
+            break
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    for name in ("killed", "whole"):
+        assert bnpbench("run", "long.toml", cwd=tmp_path / name).returncode == 0
+    killed, whole = (read_results(tmp_path / name / "results") for name in ("killed", "whole"))
+    assert len(killed.epochs) == 4
+    assert (
+        timeless(killed.epochs).drop(columns="environment").equals(timeless(whole.epochs).drop(columns="environment"))
+    )
+    assert not list(tmp_path.rglob("*.pt"))
