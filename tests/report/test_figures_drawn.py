@@ -46,7 +46,7 @@ def crowded(make: Callable[..., Made]) -> Results:
         steps = [
             {
                 "epoch": 1 + i // 100,
-                "step": 1 + i % 100,
+                "step": 1 + i,
                 "layer": "output",
                 "neuron": 0,
                 "preconditioner": kind,

@@ -124,7 +124,7 @@ def test_conditioning_counts_iterations_and_leaves_out_what_is_unknown(make: Cal
         steps = [
             step(1, 1, kappa_hessian=100.0 * seed**2, kappa_preconditioned=10.0, kappa_d=2.0),
             step(1, 2, kappa_hessian=None, kappa_preconditioned=math.nan, kappa_d=2.0),
-            step(2, 1, kappa_hessian=900.0, kappa_preconditioned=math.inf, kappa_d=4.0),
+            step(2, 6, kappa_hessian=900.0, kappa_preconditioned=math.inf, kappa_d=4.0),
         ]
         made.cell("bnp", 16, seed, epochs([1.0, 1.0], steps=[5, 5]), steps=steps)
     (figure,) = of_kind(made.read(), "conditioning")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from made_results import Made, epochs
 
+from bnpbench.cli.report import Format, report
 from bnpbench.errors import BnpbenchError
 from bnpbench.report.page import MOST_BYTES, page, render_page
 from bnpbench.results import Results
@@ -181,3 +182,17 @@ def test_suites_without_results_are_named(make: Callable[..., Made]) -> None:
     text = render_page(made.read())
     assert "nothing of this suite has been measured" in text
     assert re.search(r"<h2 id=\"part-\d\">", text)
+
+
+def test_command_writes_page_and_figures(
+    make: Callable[..., Made], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results(make)
+    target, figures = tmp_path / "out" / "page.html", tmp_path / "figures"
+    assert report([tmp_path / "results"], format=Format.html, output=target, figures=figures) == 0
+    links = [a["href"] or "" for a in Reader(target.read_text(encoding="utf-8")).all("a")]
+    assert sum(link.endswith(".parquet") and (target.parent / link).is_file() for link in links) == 6
+    assert {path.name for path in figures.iterdir()} >= {"made-training.svg", "made-training.png", "made-claims.svg"}
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert f"{len(list(figures.iterdir()))} files of figures" in told.err

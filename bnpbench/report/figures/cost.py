@@ -17,7 +17,7 @@ from bnpbench.report.view import Cell, View
 
 def cost(view: View, group: Group) -> Iterable[Figure]:
     """FLOPs of the methods and their extra time, against the batch size; nothing with fewer than two batch sizes."""
-    sizes = sorted(group.batch_sizes)
+    sizes = sorted(size for size in group.batch_sizes if size > 0)
     predicted = _flops(group, sizes, "flops_method_predicted", "predicted", dashed=True)
     counted = _flops(group, sizes, "flops_method_counted", "counted", dashed=False)
     base = group.base("vanilla")
@@ -51,11 +51,11 @@ def crossing(left: Mapping[float, float], right: Mapping[float, float]) -> float
     for before, after in pairwise(common):
         corners = left[before], right[before], left[after], right[after]
         if min(corners) > 0:
-            one, two = math.log(corners[0] / corners[1]), math.log(corners[2] / corners[3])
+            one, two = (math.log(corners[i]) - math.log(corners[i + 1]) for i in (0, 2))
         else:
             one, two = corners[0] - corners[1], corners[2] - corners[3]
         if one * two < 0:
-            share = one / (one - two)
+            share = one / (one - two) if math.isfinite(one - two) else 0.5
             return math.exp(math.log(before) + share * math.log(after / before))
         if one == 0 and two != 0:
             return before

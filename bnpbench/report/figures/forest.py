@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 
 from bnpbench.report.claims import Verdict, view_verdicts
-from bnpbench.report.figures.model import Axis, Figure, ForestPanel, Row
+from bnpbench.report.figures.model import LARGEST, Axis, Figure, ForestPanel, Row
 from bnpbench.report.figures.seeds import about
 from bnpbench.report.text import decimals, fixed, significant
 from bnpbench.report.view import View
@@ -54,25 +54,22 @@ def _row(verdict: Verdict) -> Row:
         value, interval = significant(estimate.value, _DIGITS), estimate.reason
     else:
         digits = decimals(max(abs(estimate.low), abs(estimate.high)), _DIGITS)
-        value, low, high = (fixed(number, digits) for number in (estimate.value, estimate.low, estimate.high))
-        interval = f"[{low}, {high}]"
-    return Row(
-        verdict.says,
-        detail,
-        verdict.outcome,
-        estimate.value,
-        estimate.low,
-        estimate.high,
-        verdict.bounds,
-        value,
-        interval,
-    )
+        value, *ends = (fixed(number, digits) for number in (estimate.value, estimate.low, estimate.high))
+        interval = f"[{', '.join(ends)}]"
+    low, high = (None if end is None else _drawn(end) for end in (estimate.low, estimate.high))
+    bounds = _drawn(verdict.bounds[0]), _drawn(verdict.bounds[1])
+    return Row(verdict.says, detail, verdict.outcome, _drawn(estimate.value), low, high, bounds, value, interval)
+
+
+def _drawn(number: float) -> float:
+    """A number so large that no axis shows it beside others is drawn as infinite."""
+    return number if abs(number) < LARGEST else math.copysign(math.inf, number)
 
 
 def _is_log(quantity: str, rows: Iterable[Row]) -> bool:
     numbers = [number for row in rows for number in (row.value, *row.bounds)]
     known = [number for number in numbers if math.isfinite(number)]
-    if not known or min(known) <= 0:
+    if not known or min(known) < 1 / LARGEST:
         return False
     return quantity.startswith("ratio") or max(known) > _LOG_FROM * min(known)
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from bnpbench.report.figures.conditioning import conditioning
 from bnpbench.report.figures.cost import cost
 from bnpbench.report.figures.forest import forest
-from bnpbench.report.figures.model import Figure
+from bnpbench.report.figures.model import LARGEST, Curve, Figure, Panel
 from bnpbench.report.figures.seeds import slug
 from bnpbench.report.figures.timing import cumulative_time, step_time
 from bnpbench.report.figures.training import training
@@ -26,7 +26,7 @@ def figures(views: Sequence[View]) -> list[Figure]:
     for view in views:
         place = slug(view.suite) + (f"-{slug(view.environment['id'])}" if suites[view.suite] > 1 else "")
         for figure in _of_view(view):
-            for part in _split(figure):
+            for part in _split(_drawable(figure)):
                 found.setdefault(f"{place}-{part.name}", []).append(part)
     return [
         replace(figure, name=f"{name}-{place}" if len(same) > 1 else name)
@@ -41,6 +41,28 @@ def _of_view(view: View) -> Iterable[Figure]:
             for figure in build(view, group):
                 yield replace(figure, title=f"{figure.title}: {group.title}") if group.title else figure
     yield from forest(view)
+
+
+def _drawable(figure: Figure) -> Figure:
+    """Without the points that no axis has room for; with a note where there are any."""
+    panels = [panel for panel in figure.panels if isinstance(panel, Panel)]
+    if not panels:
+        return figure
+    kept = [replace(panel, curves=tuple(_points(curve, panel) for curve in panel.curves)) for panel in panels]
+    kept = [replace(panel, curves=tuple(curve for curve in panel.curves if curve.x)) for panel in kept]
+    kept = [panel if any(c.right for c in panel.curves) else replace(panel, right=None) for panel in kept]
+    lost = sum(len(c.x) for panel in panels for c in panel.curves) - sum(len(c.x) for p in kept for c in p.curves)
+    notes = (f"Left out: {lost} points out of all bounds.",) if lost else ()
+    return replace(figure, panels=tuple(panel for panel in kept if panel.curves), notes=(*figure.notes, *notes))
+
+
+def _points(curve: Curve, panel: Panel) -> Curve:
+    axis = panel.right if curve.right and panel.right else panel.left
+    least = 1 / LARGEST if axis.log else -LARGEST
+    columns = zip(curve.x, curve.y, curve.low, curve.high, curve.n or (1,) * len(curve.x), strict=True)
+    kept = [column for column in columns if all(least < number < LARGEST for number in column[1:4])]
+    x, y, low, high, n = zip(*kept, strict=True) if kept else ((), (), (), (), ())
+    return replace(curve, x=x, y=y, low=low, high=high, n=n)
 
 
 def _split(figure: Figure) -> Iterable[Figure]:

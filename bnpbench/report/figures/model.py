@@ -7,6 +7,7 @@ from typing import Literal
 
 from bnpbench.report.claims import Outcome
 
+LARGEST = 1e30  # what is larger, or on a logarithmic axis smaller than its inverse, is drawn on no axis
 Spread = Literal["band", "bars"]
 
 

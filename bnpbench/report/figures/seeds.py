@@ -38,7 +38,7 @@ def over_seeds(
         method,
         quantity,
         tuple(map(float, common)),
-        tuple(math.fsum(column) / len(column) for column in columns),
+        tuple(math.fsum(y / len(column) for y in column) for column in columns),
         tuple(map(min, columns)),
         tuple(map(max, columns)),
         dashed,

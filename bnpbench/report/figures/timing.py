@@ -48,7 +48,7 @@ def step_time(view: View, group: Group) -> Iterable[Figure]:
     curves = []
     for method in group.methods:
         points = dict[int, list[float]]()
-        for batch_size in sorted(group.batch_sizes):
+        for batch_size in filter(_is_size, sorted(group.batch_sizes)):
             cells = group.at(method, batch_size)
             values = [1e3 * s for cell in cells if cell.ok for s in step_seconds(view, cell).values()]
             if values:
@@ -102,6 +102,10 @@ def explained(curves: Iterable[Curve], unit: str) -> list[str]:
     if 1 in counts:
         found.append("A single value has no bar.")
     return found
+
+
+def _is_size(batch_size: int) -> bool:
+    return batch_size > 0  # 0 where unknown
 
 
 def _cumulated(view: View, cell: Cell) -> Mapping[int, float]:

@@ -224,7 +224,7 @@
       const head = element("thead", {}, element("tr", {}, ...names.map((name) => element("th", { scope: "col" }, name))));
       const body = element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map((cell) => element("td", {}, cell)))));
       const caption = element("caption", {}, this.data.title);
-      place.append(element("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": "Numbers of: " + this.data.title }, element("table", {}, caption, head, body)));
+      place.append(element("div", { class: "scroll", role: "group", tabindex: "0", "aria-label": "Numbers of: " + this.data.title }, element("table", {}, caption, head, body)));
     }
   }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import jinja2
@@ -71,6 +72,20 @@ class _Part:
 
 
 def _rendered(results: Results, folders: Sequence[Path], base: Path) -> str:
+    seen = views(results)
+    colours = inks(seen)
+    names = list(colours)
+    everything = figures(seen)
+    return _template().render(
+        parts=[_part(*pair, seen, everything, names, folders, base) for pair in enumerate(chapters(results), 1)],
+        methods=script_json(method_data(colours)),
+        scripts=packed_scripts(),
+        licences=licences(),
+    )
+
+
+@cache
+def _template() -> jinja2.Template:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("bnpbench.report.page", "."),
         autoescape=True,
@@ -81,16 +96,7 @@ def _rendered(results: Results, folders: Sequence[Path], base: Path) -> str:
     )
     environment.filters |= {"body": _body, "caption": _caption, "lines": _lines}
     environment.tests["verdicts"] = lambda table: table.columns[:1] == ("verdict",)
-    seen = views(results)
-    colours = inks(seen)
-    names = list(colours)
-    everything = figures(seen)
-    return environment.get_template("page.html.j2").render(
-        parts=[_part(*pair, seen, everything, names, folders, base) for pair in enumerate(chapters(results), 1)],
-        methods=script_json(method_data(colours)),
-        scripts=packed_scripts(),
-        licences=licences(),
-    )
+    return environment.get_template("page.html.j2")
 
 
 def _part(
