@@ -45,6 +45,9 @@ def execute(suite: Suite, options: Options, progress: Progress) -> Outcome:
     threads = max(environment["hardware"]["cores"] // options.jobs, 1)
     whole = suite.cells(device=device, threads=threads, epochs=options.epochs)
     chosen = suite.cells(device=device, threads=threads, only=options.only, seeds=options.seeds, epochs=options.epochs)
+    for cell in chosen:
+        if (cell.settings.engine, cell.settings.device) == ("graphed", "cpu"):
+            raise DeviceError('engine = "graphed" records CUDA graphs; on the CPU take "eager" or "compiled"')
     store = Store(options.out, suite.name, environment)
     store.write_suite(suite.document(whole, epochs=options.epochs))
     blocks = _sharded(suite.blocks(chosen), options.shard)

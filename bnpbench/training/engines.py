@@ -56,8 +56,8 @@ def compiled(step: Step, sample: tuple[Tensor, ...]) -> Preparation:
     import torch._inductor.config as inductor
 
     inductor.cpp_wrapper = step.labels.device.type == "cpu"
-    step(*sample)  # builds the optimizer's state, which would else be built inside the graph
     with _told_of_compiling():
+        step(*sample)  # builds the optimizer's state, which would else be built inside the graph
         graph = make_fx(step)(*sample)
     for node in reversed(list(graph.graph.nodes)):
         if "profiler" in str(node.target):

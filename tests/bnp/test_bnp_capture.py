@@ -8,40 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from bnpbench.bnp import BNP, algorithms
-
-
-class Recorder(TorchDispatchMode):
-    """Records the operators of a step and replays them on the same tensors, as a CUDA graph does."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tape: list[tuple[Any, Any, Any, Any]] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        assert func._overloadpacket is not torch.ops.aten._local_scalar_dense, "a read on the host"
-        result = func(*args, **(kwargs or {}))
-        self.tape.append((func, args, kwargs or {}, result))
-        return result
-
-    @torch.no_grad()
-    def replay(self) -> None:
-        for func, args, kwargs, result in self.tape:
-            again = func(*args, **kwargs)
-            returns = func._schema.returns
-            if isinstance(result, list):  # one declaration for all tensors of a list
-                returns = returns * len(result)
-            for declared, old, new in zip(returns, _tuple(result), _tuple(again), strict=True):
-                if isinstance(old, Tensor) and declared.alias_info is None and old.data_ptr() != new.data_ptr():
-                    old.copy_(new)
-
-
-def _tuple(value: Any) -> tuple[Any, ...]:
-    if value is None:
-        return ()
-    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+from tests.recorder import Recorder
 
 
 class Training:

@@ -158,6 +158,11 @@ def test_what_cannot_run_is_said_before_anything_runs(
     assert not list(tmp_path.rglob("*.parquet"))
 
 
+def test_graphs_are_refused_on_the_cpu(tmp_path: Path) -> None:
+    with pytest.raises(DeviceError, match="graphed"):
+        run_suite(load_suite(write(tmp_path, train='engine = "graphed"')), tmp_path / "out", device="cpu")
+
+
 def test_jobs_are_refused_where_times_are_compared(tmp_path: Path) -> None:
     with pytest.raises(BnpbenchError, match="--jobs 2"):
         run_suite(load_suite(write(tmp_path, INTERLEAVED)), tmp_path / "out", jobs=2)
