@@ -11,11 +11,13 @@ import threading
 import traceback
 from multiprocessing import connection, parent_process
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bnpbench.errors import BnpbenchError
 from bnpbench.execution.messages import Done, GetData, ListData, Preflight, Probe, Refused, RunBlock
-from bnpbench.suite import PluginFile, load_plugins
+
+if TYPE_CHECKING:
+    from bnpbench.suite import PluginFile
 
 
 def serve(channel: connection.Connection, pickled: bytes, plugins: tuple[PluginFile, ...], log: Path | None) -> None:
@@ -40,6 +42,7 @@ def serve(channel: connection.Connection, pickled: bytes, plugins: tuple[PluginF
 
 def _load(plugins: tuple[PluginFile, ...]) -> None:
     from bnpbench.execution.plugins import install
+    from bnpbench.suite import load_plugins
 
     load_plugins(plugins)
     install()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bnpbench.suite import Block, Cell
+if TYPE_CHECKING:  # a light process has no use for the vocabulary
+    from bnpbench.suite import Block, Cell
 
 
 @dataclass(frozen=True)
