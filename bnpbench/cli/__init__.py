@@ -13,8 +13,11 @@ from bnpbench.errors import BnpbenchError
 INTERRUPTED, TERMINATED, BUG = 130, 143, 70
 
 
-class Terminated(BaseException):
-    """SIGTERM arrived."""
+class Stopped(BaseException):
+    """SIGINT or SIGTERM arrived. Not a KeyboardInterrupt, which the command-line library would swallow."""
+
+    def __init__(self, number: int) -> None:
+        self.code = INTERRUPTED if number == signal.SIGINT else TERMINATED
 
 
 def main() -> NoReturn:
@@ -31,7 +34,9 @@ def main() -> NoReturn:
 
 def run(arguments: list[str]) -> int:
     """Run a command line and give its exit code."""
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as for a shell's background jobs
+            signal.signal(number, _stop)
     debug = "--debug" in arguments
     try:
         code = app(arguments, standalone_mode=False)
@@ -39,10 +44,8 @@ def run(arguments: list[str]) -> int:
         return code if isinstance(code, int) else 0
     except BnpbenchError as error:
         return _fail(error.exit_code, str(error), debug)
-    except KeyboardInterrupt:
-        return _fail(INTERRUPTED, "interrupted; what was finished is kept, the same command goes on from there", debug)
-    except Terminated:
-        return _fail(TERMINATED, "terminated; what was finished is kept, the same command goes on from there", debug)
+    except Stopped as stop:
+        return _fail(stop.code, "stopped; what was finished is kept, the same command goes on from there", debug)
     except BrokenPipeError:  # the reader of stdout has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -73,5 +76,5 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
-def _terminate(number: int, frame: Any) -> NoReturn:
-    raise Terminated
+def _stop(number: int, frame: Any) -> NoReturn:
+    raise Stopped(number)
