@@ -357,9 +357,9 @@ def step_of(method: Any, network: Any, shape: tuple[int, ...], device: str, batc
         images = torch.rand(8, *networks.reads(cell.network, shape))
     return Step(
         model,
-        images,
         torch.arange(8, device=device),
         torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, foreach=True),
+        images=images,
         bnp=methods.preconditioner(cell, model),
         penalty=methods.penalty(cell, model),
     )
