@@ -30,6 +30,9 @@ HOSTILE = "</script><b>bold</b> $x^2$ %{y} <img src=x onerror=document.title='ow
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = [
     pytest.mark.browser,
+    pytest.mark.skipif(
+        "BNPBENCH_BROWSER" not in os.environ, reason="BNPBENCH_BROWSER is not set: needs an idle machine"
+    ),
     pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on the PATH"),
 ]
 

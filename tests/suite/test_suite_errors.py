@@ -29,7 +29,13 @@ SETTINGS = [
     (changed(S, "[100, 100]", '[100, "a"]'), 4, "train.network.hidden[1]", "expected a whole number", None),
     (changed(S, "= 20", "= 20\nthreads = 0"), 7, "train.threads", "must be at least 1 or be 'auto', not 0", None),
     (changed(S, "= 20", '= 20\nthreads = "ato"'), 7, "train.threads", "'auto' or a whole number", "auto"),
-    (changed(S, "= 20", '= 20\nengine = "eagre"'), 7, "train.engine", "expected 'auto' or 'eager'", "eager"),
+    (
+        changed(S, "= 20", '= 20\nengine = "eagre"'),
+        7,
+        "train.engine",
+        "expected 'auto', 'eager', 'compiled' or 'graphed'",
+        "eager",
+    ),
     (changed(S, "= 20", '= 20\nweight_decay = "l2"'), 7, "train.weight_decay", "a number or a table", None),
     (changed(S, "= 20", "= 20\nplugins = []"), 7, "train.plugins", "unknown key", None),
     (
