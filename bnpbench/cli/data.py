@@ -16,10 +16,9 @@ def listing(context: typer.Context, data_dir: DataDir = None) -> None:
     """List the data sets: what is there, where, and how to get the others."""
     if context.invoked_subcommand is None:
         from bnpbench.cli.output import write
-        from bnpbench.execution.children import ask
-        from bnpbench.execution.messages import ListData
+        from bnpbench.execution.data import listing as text
 
-        write(ask(ListData(data_dir), light=True), None)
+        write(text(data_dir), None)
 
 
 @data.command()
@@ -28,7 +27,6 @@ def get(
     data_dir: DataDir = None,
 ) -> None:
     """Fetch a data set into the data folder."""
-    from bnpbench.execution.children import ask
-    from bnpbench.execution.messages import GetData
+    from bnpbench.execution import data
 
-    print(ask(GetData(name, data_dir), light=True))
+    print(data.get(name, data_dir))

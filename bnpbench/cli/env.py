@@ -7,10 +7,9 @@ from typing import Any
 
 def env() -> int:
     """Print what would be recorded about this machine."""
-    from bnpbench.execution.children import ask
-    from bnpbench.execution.messages import Probe
+    from bnpbench.measure.environment import describe
 
-    for line in _lines(ask(Probe(), light=True)):
+    for line in _lines(describe()):
         print(line)
     return 0
 

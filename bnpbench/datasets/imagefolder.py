@@ -13,23 +13,10 @@ from torch.utils.data import Dataset
 from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
 
-from bnpbench.datasets.storage import VARIABLE
+from bnpbench.datasets.files import IMAGENET, missing
 from bnpbench.errors import DataError
 
-FOLDER = "imagenet"
 PARTS = ("train", "val")
-
-
-def absent(root: Path) -> str | None:
-    """Why there is no image folder under ``root``, and how to put one there; else None."""
-    for part in PARTS:
-        if not (root / FOLDER / part).is_dir():
-            return (
-                f"ImageNet is not under {root}: the folder {FOLDER}/{part} is missing; it cannot be downloaded without "
-                f"an account: get it from https://image-net.org, lay it out as {FOLDER}/train/CLASS/*.JPEG and "
-                f"{FOLDER}/val/CLASS/*.JPEG, and give the folder that holds it by --data-dir or {VARIABLE}"
-            )
-    return None
 
 
 @lru_cache(maxsize=8)  # listing 1.3 million files takes a while
@@ -39,12 +26,12 @@ def listing(root: Path, part: str) -> tuple[tuple[str, ...], tuple[tuple[str, in
     Raises:
         DataError: no folder, no class, or a class without images.
     """
-    if (reason := absent(root)) is not None:
+    if (reason := missing(IMAGENET, root)) is not None:
         raise DataError(reason)
     try:
-        folder = ImageFolder(root / FOLDER / part)
+        folder = ImageFolder(root / IMAGENET / part)
     except FileNotFoundError as error:
-        raise DataError(f"{root / FOLDER / part} is no image folder: {error}") from error
+        raise DataError(f"{root / IMAGENET / part} is no image folder: {error}") from error
     return tuple(folder.classes), tuple(folder.samples)
 
 
@@ -55,7 +42,7 @@ def check_classes(root: Path) -> None:
         odd = sorted(train ^ val)[0]
         there, not_there = PARTS if odd in train else PARTS[::-1]
         raise DataError(
-            f"{root / FOLDER} has {len(train)} classes in train and {len(val)} in val, and they must be the same: "
+            f"{root / IMAGENET} has {len(train)} classes in train and {len(val)} in val, and they must be the same: "
             f"{odd!r} is in {there} and not in {not_there}"
         )
 

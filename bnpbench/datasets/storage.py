@@ -9,6 +9,7 @@ from pathlib import Path
 from bnpbench.errors import DataError
 
 VARIABLE = "BNPBENCH_DATA"
+OFFLINE = "BNPBENCH_OFFLINE"
 
 
 def root(flag: Path | None = None) -> Path:
@@ -18,6 +19,11 @@ def root(flag: Path | None = None) -> Path:
     if os.environ.get(VARIABLE):
         return Path(os.environ[VARIABLE])
     return user_cache() / "data"
+
+
+def is_offline(flag: bool = False) -> bool:
+    """Whether nothing may be fetched: by the flag, or by ``BNPBENCH_OFFLINE=1``."""
+    return flag or os.environ.get(OFFLINE, "") not in ("", "0")
 
 
 def user_cache() -> Path:

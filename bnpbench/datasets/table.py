@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from bnpbench.datasets import generated, imagefolder, storage, stored
+from bnpbench.datasets import files, generated, imagefolder, storage, stored
 from bnpbench.datasets.splits import Data, split
 from bnpbench.errors import DataError
 from bnpbench.suite.vocabulary import DatasetOptions, ImageNet, Synthetic
@@ -36,14 +36,12 @@ class Dataset:
         load: training examples and labels, test examples and labels, from the options and the root;
             absent: it is not resident but streamed (``bnpbench.datasets.open_streams``).
         source: what it is and where it comes from, in a line.
-        missing: why it cannot be loaded from a root, or None; absent: it needs no file.
         fetch: brings it under a root (second argument: offline); absent: it cannot be downloaded.
     """
 
     describe: Callable[[Any, Path], Shape]
     load: Callable[[Any, Path], Tensors] | None
     source: str
-    missing: Callable[[Path], str | None] | None = None
     fetch: Callable[[Path, bool], None] | None = None
 
 
@@ -103,8 +101,7 @@ def load(
 
 def missing(options: DatasetOptions, root: Path) -> str | None:
     """Why the data set cannot be loaded from ``root``, with what to do; None if it can."""
-    check = DATASETS[options.kind].missing
-    return None if check is None else check(root)
+    return files.missing(options.kind, root)
 
 
 def fetch(name: str, root: Path, *, offline: bool = False) -> None:
@@ -118,27 +115,24 @@ def fetch(name: str, root: Path, *, offline: bool = False) -> None:
     dataset = DATASETS[name]
     if dataset.fetch is not None:
         dataset.fetch(root, offline)
-    elif dataset.missing is not None and (reason := dataset.missing(root)) is not None:
+    elif (reason := files.missing(name, root)) is not None:
         raise DataError(reason)
 
 
 def catalogue(root: Path) -> tuple[Entry, ...]:
     """Every data set, and whether it is under ``root``."""
     return tuple(
-        Entry(
-            name, dataset.source, None if dataset.missing is None else dataset.missing(root), dataset.fetch is not None
-        )
+        Entry(name, dataset.source, files.missing(name, root), dataset.fetch is not None)
         for name, dataset in DATASETS.items()
     )
 
 
 def _stored(name: str) -> Dataset:
-    known = stored.STORED[name]
+    known = files.STORED[name]
     return Dataset(
         describe=lambda options, root: Shape(known.input, known.classes, known.train, known.test),
         load=lambda options, root: stored.read(name, root),
         source=f"{known.title} by torchvision ({known.megabytes} MB), under {known.folder}/",
-        missing=lambda root: stored.absent(name, root),
         fetch=lambda root, offline: stored.download(name, root, offline=offline),
     )
 
@@ -171,7 +165,6 @@ DATASETS: dict[str, Dataset] = {
     "imagenet": Dataset(
         describe=_imagenet_shape,
         load=None,
-        source=f"an image folder in ImageNet's layout, under {imagefolder.FOLDER}/train/ and {imagefolder.FOLDER}/val/",
-        missing=imagefolder.absent,
+        source=f"an image folder in ImageNet's layout, under {files.IMAGENET}/train/ and {files.IMAGENET}/val/",
     ),
 }

@@ -82,7 +82,7 @@ class BlockRun:
         self.examples: dict[Any, Examples] = {}
 
     def run(self) -> None:
-        configure(self.request.cells[0], self.request.cores)
+        configure(self.request)
         for member in self.members:
             self.guarded(member, self.set_up)
             self.guarded(member, self.prepare)
@@ -262,11 +262,13 @@ class BlockRun:
         }
 
 
-def configure(cell: Cell, cores: tuple[int, ...] | None) -> None:
-    """Set this process up as the cell's settings ask: threads, cores, determinism."""
-    settings = cell.settings
+def configure(request: RunBlock) -> None:
+    """Set this process up as the cells' settings ask: device, threads, cores, determinism."""
+    settings, cores = request.cells[0].settings, request.cores
     assert settings.threads != "auto"
     torch.set_num_threads(settings.threads)
+    if settings.device == "cuda":
+        torch.cuda.set_device(request.gpu)
     torch._dynamo.reset()  # past eight recompilations of one code object torch would run eagerly without a word
     gc.freeze()  # what was imported lives as long as the process: no collection need look at it
     if cores is not None and hasattr(os, "sched_setaffinity"):

@@ -11,13 +11,11 @@ import threading
 import traceback
 from multiprocessing import connection, parent_process
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bnpbench.errors import BnpbenchError
-from bnpbench.execution.messages import Done, GetData, ListData, Preflight, Probe, Refused, RunBlock
-
-if TYPE_CHECKING:
-    from bnpbench.suite import PluginFile
+from bnpbench.execution.messages import Done, Preflight, Probe, Refused, RunBlock
+from bnpbench.suite import PluginFile, load_plugins
 
 
 def serve(channel: connection.Connection, pickled: bytes, plugins: tuple[PluginFile, ...], log: Path | None) -> None:
@@ -42,7 +40,6 @@ def serve(channel: connection.Connection, pickled: bytes, plugins: tuple[PluginF
 
 def _load(plugins: tuple[PluginFile, ...]) -> None:
     from bnpbench.execution.plugins import install
-    from bnpbench.suite import load_plugins
 
     load_plugins(plugins)
     install()
@@ -50,26 +47,14 @@ def _load(plugins: tuple[PluginFile, ...]) -> None:
 
 def _answer(channel: connection.Connection, request: Any) -> Any:
     match request:
-        case Probe(needed, data_dir):
+        case Probe(gpu):
             from bnpbench.measure.environment import describe
 
-            if needed:
-                from bnpbench.execution.data import demand
-
-                demand(needed, data_dir)
-            return describe()
+            return describe(gpu)
         case Preflight():
             from bnpbench.execution.preflight import preflight
 
             return preflight(request)
-        case ListData(data_dir):
-            from bnpbench.execution.data import listing
-
-            return listing(data_dir)
-        case GetData(name, data_dir):
-            from bnpbench.execution.data import get
-
-            return get(name, data_dir)
         case RunBlock():
             from bnpbench.execution.block import run_block
 

@@ -31,22 +31,18 @@ class Child:
         request: see ``messages``.
         plugins: loaded before the request is answered.
         log: file that takes what the process prints; none: it prints where this one does.
-        light: a process of its own that imports only what the request needs, instead of a child of the forkserver.
 
     Attributes:
         channel: messages from the child; at its end there is ``Done``, ``Refused`` or nothing.
         process: its ``sentinel`` is ready when the process has ended.
     """
 
-    def __init__(
-        self, request: Any, plugins: tuple[PluginFile, ...] = (), log: Path | None = None, *, light: bool = False
-    ) -> None:
-        context = multiprocessing.get_context("spawn" if light else "forkserver")
+    def __init__(self, request: Any, plugins: tuple[PluginFile, ...] = (), log: Path | None = None) -> None:
+        start_forkserver()
+        context = multiprocessing.get_context("forkserver")
         self.channel, far_end = context.Pipe(duplex=False)
         arguments = (far_end, pickle.dumps(request), plugins, log)
-        if not light:
-            start_forkserver()
-        self.process: BaseProcess = context.Process(target=serve, args=arguments)  # type: ignore[attr-defined]
+        self.process: BaseProcess = context.Process(target=serve, args=arguments)
         with _no_main_module(), uninterrupted():  # a half-sent request would end the forkserver
             self.process.start()
         far_end.close()
@@ -86,9 +82,9 @@ def stop_forkserver() -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def ask(request: Any, plugins: tuple[PluginFile, ...] = (), *, light: bool = False) -> Any:
+def ask(request: Any, plugins: tuple[PluginFile, ...] = ()) -> Any:
     """The answer to a request that takes a moment; its errors are raised here."""
-    child = Child(request, plugins, light=light)
+    child = Child(request, plugins)
     try:
         while True:
             connection.wait([child.channel, child.process.sentinel])

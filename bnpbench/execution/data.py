@@ -1,4 +1,4 @@
-"""What ``bnpbench data`` answers; in a child, because the data sets are torchvision's."""
+"""What ``bnpbench data`` answers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,6 @@ def listing(data_dir: Path | None) -> str:
         how = f"; fetch it with: bnpbench data get {entry.name}" if entry.missing and entry.downloadable else ""
         lines.append(f"{entry.name:14} {state:8} {entry.source}{how}")
     return "\n".join(lines)
-
-
-def demand(names: tuple[str, ...], data_dir: Path | None) -> None:
-    """Raises DataError, with the remedies, for a data set that is not there."""
-    for name in names:
-        datasets.fetch(name, datasets.root(data_dir), offline=True)
 
 
 def get(name: str, data_dir: Path | None) -> str:

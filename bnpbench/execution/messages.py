@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:  # a light process has no use for the vocabulary
-    from bnpbench.suite import Block, Cell
+from bnpbench.suite import Block, Cell
 
 
 @dataclass(frozen=True)
@@ -15,12 +14,10 @@ class Probe:
     """Ask for the environment of the machine. Answered by a dict, see ``measure.environment.describe``.
 
     Attributes:
-        needed: data sets that must be there, because nothing may be fetched; a missing one is a ``DataError``.
-        data_dir: folder of the data sets.
+        gpu: number of the CUDA device to describe.
     """
 
-    needed: tuple[str, ...] = ()
-    data_dir: Path | None = None
+    gpu: int = 0
 
 
 @dataclass(frozen=True)
@@ -47,6 +44,7 @@ class RunBlock:
         checkpoints: folder of checkpoints, or None for a block that cannot resume.
         fresh: start afresh, whatever checkpoint there is.
         cores: to which the process is bound, or None.
+        gpu: number of the CUDA device.
         log: name of the log file as the cells table shows it.
     """
 
@@ -57,6 +55,7 @@ class RunBlock:
     checkpoints: Path | None
     fresh: bool
     cores: tuple[int, ...] | None
+    gpu: int
     log: str
 
 
@@ -89,18 +88,3 @@ class Refused:
     """The request ended in an error that the user can mend."""
 
     error: Exception
-
-
-@dataclass(frozen=True)
-class ListData:
-    """Ask which data sets are there. Answered by a text."""
-
-    data_dir: Path | None
-
-
-@dataclass(frozen=True)
-class GetData:
-    """Fetch a data set. Answered by a text."""
-
-    name: str
-    data_dir: Path | None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Sequence, Set
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -13,10 +13,11 @@ from bnpbench.errors import BnpbenchError, DeviceError
 from bnpbench.execution.children import ask, start_forkserver
 from bnpbench.execution.messages import Preflight, Probe
 from bnpbench.execution.options import Options, Outcome
+from bnpbench.execution.precheck import check_data, check_device, demand_device, device_index
 from bnpbench.execution.progress import Progress, Silent
 from bnpbench.execution.sweep import Sweep
-from bnpbench.results import Results, Store, read_results
-from bnpbench.suite import DATASETS, Block, Cell, Suite
+from bnpbench.results import Results, Store, check_writable, read_results
+from bnpbench.suite import Block, Suite
 
 
 def run_suite(suite: Suite, out: str | Path = "results", progress: Progress | None = None, **options: Any) -> Results:
@@ -37,26 +38,28 @@ def run_suite(suite: Suite, out: str | Path = "results", progress: Progress | No
 
 def execute(suite: Suite, options: Options, progress: Progress) -> Outcome:
     """Run a suite's blocks that are not finished yet; see ``run_suite``."""
-    _check(suite, options)
     kinds = {cell.settings.dataset.kind for cell in suite.cells(device="cpu", threads=1)}
+    _check(suite, kinds, options)
     start_forkserver(["sklearn.datasets"] if "digits" in kinds else [])
-    environment = ask(_probe(kinds, options), light=True)
-    device = _device(options.device, environment)
-    threads = max(environment["hardware"]["cores"] // options.jobs, 1)
-    whole = suite.cells(device=device, threads=threads, epochs=options.epochs)
-    chosen = suite.cells(device=device, threads=threads, only=options.only, seeds=options.seeds, epochs=options.epochs)
-    for cell in chosen:
-        if (cell.settings.engine, cell.settings.device) == ("graphed", "cpu"):
-            raise DeviceError('engine = "graphed" records CUDA graphs; on the CPU take "eager" or "compiled"')
-    store = Store(options.out, suite.name, environment)
-    store.write_suite(suite.document(whole, epochs=options.epochs))
-    blocks = _sharded(suite.blocks(chosen), options.shard)
-    costs = ask(Preflight(_cells(blocks), options.data_dir, options.offline), suite.plugins)
+    gpu = device_index(options.device) or 0
+    environment = ask(Probe(gpu))
+    device = _device(options.device, gpu, environment["hardware"]["gpus"])
     cores = environment["hardware"]["cores"]
-    return Sweep(store, options, costs, _provenance(suite), cores, progress, suite.plugins).run(blocks)
+    expand = partial(suite.cells, device=device, threads=max(cores // options.jobs, 1), epochs=options.epochs)
+    chosen = expand(only=options.only, seeds=options.seeds)
+    if any((cell.settings.engine, cell.settings.device) == ("graphed", "cpu") for cell in chosen):
+        raise DeviceError('engine = "graphed" records CUDA graphs; on the CPU take "eager" or "compiled"')
+    blocks = _sharded(suite.blocks(chosen), options.shard)
+    store = Store(options.out, suite.name, environment)
+    done = {block.id for block in blocks if not options.fresh and store.finished(block.id, block.canonicals)}
+    todo = [cell for block in blocks if block.id not in done for cell in block.cells]
+    costs = ask(Preflight(tuple(todo), options.data_dir, options.offline), suite.plugins) if todo else {}
+    store.create().write_suite(suite.document(expand(), epochs=options.epochs))
+    return Sweep(store, options, costs, _provenance(suite), cores, gpu, progress, suite.plugins).run(blocks, done)
 
 
-def _check(suite: Suite, options: Options) -> None:
+def _check(suite: Suite, kinds: Set[str], options: Options) -> None:
+    """What can be refused before torch is imported, which takes seconds."""
     if options.jobs > 1 and suite.measure.interleave:
         raise BnpbenchError(
             f"--jobs {options.jobs}: the suite {suite.name} interleaves cells to compare their times, and blocks that "
@@ -67,31 +70,18 @@ def _check(suite: Suite, options: Options) -> None:
             f"--jobs {options.jobs}: the suite {suite.name} sets `interval`, which asks for undisturbed times; "
             "leave --jobs out, or take `interval` out of [measure]"
         )
+    check_device(options.device, f"--device {options.device}")
+    if "cuda" in suite.devices():
+        check_device("cuda", 'device = "cuda"')
+    check_data(kinds, options.data_dir, options.offline)
+    check_writable(options.out)
 
 
-def _probe(kinds: Set[str], options: Options) -> Probe:
-    """What has to be known first; without a network also whether the data are there."""
-    if not (options.offline or os.environ.get("BNPBENCH_OFFLINE", "") not in ("", "0")):
-        return Probe()
-    return Probe(tuple(sorted(DATASETS.keys() & kinds)), options.data_dir)
-
-
-def _device(asked: str, environment: dict[str, Any]) -> Literal["cpu", "cuda"]:
-    gpus = environment["hardware"]["gpus"]
-    if asked == "auto":
-        return "cuda" if gpus else "cpu"
-    name, _, index = asked.partition(":")
-    if name == "cpu" and not index:
+def _device(asked: str, gpu: int, gpus: int) -> Literal["cpu", "cuda"]:
+    """What ``--device`` means where torch sees so many GPUs."""
+    if asked == "cpu" or (asked == "auto" and not gpus):
         return "cpu"
-    if name != "cuda" or (index and not index.isdigit()):
-        raise DeviceError(f"--device {asked}: give auto, cpu, cuda or cuda:i")
-    if not gpus:
-        raise DeviceError(
-            f"--device {asked}: torch {environment['software']['torch']} sees no CUDA device here; "
-            "use --device cpu, or install a CUDA build of torch on a machine with a GPU"
-        )
-    if int(index or 0) >= gpus:
-        raise DeviceError(f"--device {asked}: this machine has {gpus} CUDA device(s), numbered from 0")
+    demand_device(f"--device {asked}", gpu, gpus)
     return "cuda"
 
 
@@ -102,10 +92,6 @@ def _sharded(blocks: Sequence[Block], shard: tuple[int, int] | None) -> tuple[Bl
     place, count = shard
     mine = set(sorted(block.id for block in blocks)[place - 1 :: count])
     return tuple(block for block in blocks if block.id in mine)
-
-
-def _cells(blocks: Sequence[Block]) -> tuple[Cell, ...]:
-    return tuple(cell for block in blocks for cell in block.cells)
 
 
 def _provenance(suite: Suite) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from multiprocessing import connection
@@ -58,6 +58,7 @@ class Sweep:
         costs: what preflight found, by the cell's key.
         provenance: columns that are the same for every cell of the run.
         cores: of the machine, shared out among the jobs.
+        gpu: number of the CUDA device.
         progress: is told what happens.
         plugins: of the suite.
     """
@@ -69,19 +70,24 @@ class Sweep:
         costs: dict[str, Any],
         provenance: Row,
         cores: int,
+        gpu: int,
         progress: Progress,
         plugins: tuple[PluginFile, ...] = (),
     ) -> None:
         self.store, self.options, self.costs, self.provenance = store, options, costs, provenance
-        self.cores, self.progress, self.plugins = cores, progress, plugins
+        self.cores, self.gpu, self.progress, self.plugins = cores, gpu, progress, plugins
         self.queue: deque[Block] = deque()
         self.running: list[Job] = []
         self.finished = self.skipped = self.failed = 0
 
-    def run(self, blocks: Sequence[Block]) -> Outcome:
-        """Measure the blocks that are not finished; on an interruption, keep what is and end the children."""
-        self.queue.extend(blocks)
+    def run(self, blocks: Sequence[Block], done: Set[str]) -> Outcome:
+        """Measure the blocks but those of the ids ``done``; on an interruption, keep what is and end the children."""
         self.progress.start(blocks)
+        for block in blocks:
+            if block.id in done:
+                self._skip(block)
+            else:
+                self.queue.append(block)
         try:
             while self.queue or self.running:
                 self._start()
@@ -104,14 +110,17 @@ class Sweep:
             if not release.enter_context(self.store.lock(block.id, wait=False)):
                 self.queue.append(block)
                 continue
-            if not self.options.fresh and self.store.finished(block.id, {c.key: c.canonical for c in block.cells}):
+            if not self.options.fresh and self.store.finished(block.id, block.canonicals):  # by another run
                 release.close()
-                self.skipped += 1
-                self.progress.skipped(block)
+                self._skip(block)
                 continue
             job = Job(block, release, deque([block.cells]), min(free))
             self.running.append(job)
             self._launch(job)
+
+    def _skip(self, block: Block) -> None:
+        self.skipped += 1
+        self.progress.skipped(block)
 
     def _launch(self, job: Job) -> None:
         """Start a process for the job's next piece."""
@@ -126,6 +135,7 @@ class Sweep:
             checkpoints=self.store.folder / "checkpoints" if len(job.block.cells) == 1 else None,
             fresh=self.options.fresh,
             cores=self._share(job.slot),
+            gpu=self.gpu,
             log=f"logs/{log.name}",
         )
         job.child = Child(request, self.plugins, log)

@@ -20,8 +20,11 @@ import torch
 MEASUREMENT = 1
 
 
-def describe() -> dict[str, Any]:
+def describe(gpu: int = 0) -> dict[str, Any]:
     """The environment of this process.
+
+    Args:
+        gpu: number of the CUDA device that is used, where there is one.
 
     Returns:
         ``id`` (12 hex digits over hardware, driver, torch, CUDA and ``MEASUREMENT``), ``hardware``, ``software``,
@@ -30,7 +33,7 @@ def describe() -> dict[str, Any]:
     hardware = {
         "cpu": cpu_model(),
         "cores": psutil.cpu_count(logical=False) or os.cpu_count() or 1,
-        "gpu": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
+        "gpu": torch.cuda.get_device_name(gpu) if gpu < torch.cuda.device_count() else None,
         "gpus": torch.cuda.device_count(),
     }
     software = {

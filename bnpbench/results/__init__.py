@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bnpbench.results.reading import Results, read_results
 from bnpbench.results.schema import CELLS, EPOCHS, FINISHED, SCHEMA_VERSION, STATUSES, STEPS
-from bnpbench.results.store import Store
+from bnpbench.results.store import Store, check_writable
 
 __all__ = [
     "CELLS",
@@ -15,5 +15,6 @@ __all__ = [
     "STEPS",
     "Results",
     "Store",
+    "check_writable",
     "read_results",
 ]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
 import filelock
@@ -20,28 +21,45 @@ from bnpbench.results.schema import CELLS, EPOCHS, FINISHED, SCHEMAS
 Row = Mapping[str, Any]
 
 
+def check_writable(out: Path) -> None:
+    """Raises ResultsError unless results can be written under ``out``, which need not exist; leaves nothing there."""
+    place = Path(out).absolute()
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        raise _unwritable(place, error) from error
+
+
 class Store:
-    """The folder of one suite in one environment, ``OUT/<suite>/<environment>/``.
+    """The folder of one suite in one environment, ``OUT/<suite>/<environment>/``; nothing is made before ``create``.
 
     Args:
-        out: folder of all results; made if it is missing.
+        out: folder of all results.
         suite: the suite's name. Characters that are unsafe in a file name are percent-encoded, so no name
             leaves ``out``.
         environment: what ``environment.json`` holds; its ``id`` (12 hex digits) names the folder.
 
     Raises:
-        ResultsError: nothing can be written there.
+        ResultsError: the suite or the environment cannot name a folder.
     """
 
     def __init__(self, out: Path, suite: str, environment: Mapping[str, Any]) -> None:
         self.suite_folder = Path(out) / folder_name(suite)
         self.folder = self.suite_folder / _safe(str(environment["id"]))
+        self.environment = environment
+
+    def create(self) -> Self:
+        """Make the folders, those that are not there, and write ``environment.json``. Raises ResultsError."""
         with _writing(self.folder):
             for kind in (*SCHEMAS, "logs", "locks"):
                 (self.folder / kind).mkdir(parents=True, exist_ok=True)
-            write_json(self.folder / "environment.json", environment)
+            write_json(self.folder / "environment.json", self.environment)
             sync(self.suite_folder)
-            sync(Path(out))
+            sync(self.suite_folder.parent)
+        return self
 
     def write_suite(self, document: Row) -> None:
         """Replaces ``suite.json``: the resolved suite and the keys of all its cells. Raises ResultsError."""
@@ -223,8 +241,11 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        place = error.filename or path
-        reason = error.strerror or str(error)
-        raise ResultsError(
-            f"{place}: results cannot be written here ({reason}); make room or choose another folder with --out"
-        ) from error
+        raise _unwritable(error.filename or path, error) from error
+
+
+def _unwritable(place: Path | str, error: OSError) -> ResultsError:
+    reason = error.strerror or str(error)
+    return ResultsError(
+        f"{place}: results cannot be written here ({reason}); make room or choose another folder with --out"
+    )

@@ -92,6 +92,11 @@ class Block:
         return short_hash(canonical_json({"measure": measure, "probe": probe, "members": members}))
 
     @property
+    def canonicals(self) -> dict[str, str]:
+        """Key to canonical settings of every cell."""
+        return {cell.key: cell.canonical for cell in self.cells}
+
+    @property
     def interleaved(self) -> bool:
         """Whether there is more than one cell to take turns."""
         return len(self.cells) > 1

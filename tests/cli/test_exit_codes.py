@@ -106,6 +106,7 @@ def test_a_wrong_suite_is_refused_at_once(case: str, tmp_path: Path) -> None:
 
 def test_what_this_machine_cannot_run_is_refused(tmp_path: Path) -> None:
     path = suite(tmp_path)
+    before = processor_seconds()
     no_device = bnpbench("run", path, "--device", "cuda:99", cwd=tmp_path)
     assert no_device.returncode == 2
     assert "--device cuda:99" in no_device.stderr
@@ -118,9 +119,14 @@ def test_what_this_machine_cannot_run_is_refused(tmp_path: Path) -> None:
     assert no_data.returncode == 2
     for remedy in ("--data-dir", "BNPBENCH_DATA", "bnpbench data get mnist"):
         assert remedy in no_data.stderr
-    for done in (no_device, no_folder, no_data):
+    cuda = suite(tmp_path, SUITE.replace("threads = 1", 'threads = 1\ndevice = "cuda"'))
+    no_cuda = bnpbench("run", cuda, cwd=tmp_path, env={"CUDA_VISIBLE_DEVICES": "-1"})
+    assert no_cuda.returncode == 2
+    assert 'device = "cuda"' in no_cuda.stderr
+    assert processor_seconds() - before < 4 * 5
+    for done in (no_device, no_folder, no_data, no_cuda):
         assert "Traceback" not in done.stderr
-        assert not list(tmp_path.rglob("*.parquet"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "tiny.toml"]
 
 
 def test_nothing_there(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from pydantic import TypeAdapter
 from torchvision import datasets as torchvision_datasets
 
 from bnpbench import datasets
+from bnpbench.datasets import files as known
 from bnpbench.datasets import stored
 from bnpbench.errors import DataError
 from bnpbench.suite.vocabulary import DatasetOptions
@@ -85,8 +86,8 @@ def md5(data: bytes) -> str:
 def mnist(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     """MNIST's entry with the sums of a tiny MNIST, whose files this is."""
     files = tiny_mnist()
-    entry = replace(stored.STORED["mnist"], files=tuple((name, md5(data)) for name, data in files.items()))
-    monkeypatch.setitem(stored.STORED, "mnist", entry)
+    entry = replace(known.STORED["mnist"], files=tuple((name, md5(data)) for name, data in files.items()))
+    monkeypatch.setitem(known.STORED, "mnist", entry)
     return files
 
 
@@ -120,8 +121,9 @@ def test_cifar100_is_read_with_its_fine_labels(monkeypatch: pytest.MonkeyPatch, 
         test_list = [["test", md5(files["test"])]]  # noqa: RUF012
         meta = {**torchvision_datasets.CIFAR100.meta, "md5": md5(files["meta"])}  # noqa: RUF012
 
-    entry = replace(stored.STORED["cifar100"], reader=Tiny, files=stored._cifar(Tiny))
-    monkeypatch.setitem(stored.STORED, "cifar100", entry)
+    entry = replace(known.STORED["cifar100"], files=tuple(map(tuple, [*Tiny.train_list, *Tiny.test_list])))
+    monkeypatch.setitem(known.STORED, "cifar100", entry)
+    monkeypatch.setitem(stored.READERS, "cifar100", Tiny)
     lay_out(files, tmp_path / "cifar-100-python")
     data = datasets.load(options("cifar100"), tmp_path)
     assert (data.train_y.tolist(), data.test_y.tolist()) == (labels["train"], labels["test"])
@@ -160,8 +162,14 @@ def test_a_damaged_file_is_named_and_never_read(mnist: dict[str, bytes], tmp_pat
     assert "bnpbench data get mnist" in str(error.value)
 
 
+@pytest.mark.parametrize("name", ["cifar10", "cifar100"])
+def test_the_sums_are_those_of_torchvision(name: str) -> None:
+    reader = stored.READERS[name]
+    assert list(known.STORED[name].files) == [tuple(pair) for pair in [*reader.train_list, *reader.test_list]]
+
+
 def test_a_pickle_with_another_sum_is_never_opened(tmp_path: Path) -> None:
-    for name, _ in stored.STORED["cifar10"].files:
+    for name, _ in known.STORED["cifar10"].files:
         path = tmp_path / "cifar-10-batches-py" / name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(pickle.dumps(Trap()))
@@ -231,7 +239,7 @@ def server(mnist: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPa
             def raw_folder(self) -> str:
                 return os.path.join(self.root, "MNIST", "raw")
 
-        monkeypatch.setitem(stored.STORED, "mnist", replace(stored.STORED["mnist"], reader=Local))
+        monkeypatch.setitem(stored.READERS, "mnist", Local)
         monkeypatch.delenv("BNPBENCH_OFFLINE", raising=False)
         yield Quiet.requested
         httpd.shutdown()
@@ -255,7 +263,7 @@ def test_fetching_says_so_and_brings_the_files_once(
 def test_a_failed_download_is_an_error_with_advice(
     server: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stored.STORED["mnist"].reader, "mirrors", ["http://127.0.0.1:9/"])  # nothing listens there
+    monkeypatch.setattr(stored.READERS["mnist"], "mirrors", ["http://127.0.0.1:9/"])  # nothing listens there
     with pytest.raises(DataError, match="could not be downloaded") as error:
         datasets.fetch("mnist", tmp_path / "new")
     assert "--data-dir" in str(error.value)

@@ -38,7 +38,7 @@ class Made:
         self.out = out
         identity = hashed([hardware, software])[0]
         environment = {"id": identity, "hardware": hardware, "software": software, "measurement": 1, "details": {}}
-        self.store = Store(out, name, environment)
+        self.store = Store(out, name, environment).create()
         self.document: dict[str, Any] = {
             "schema_version": 1,
             "name": name,

@@ -62,7 +62,9 @@ def results_folder(tmp_path: Path) -> Path:
     (tmp_path / "pairs.toml").write_text(SUITE)
     suite = load_suite(tmp_path / "pairs.toml")
     cells = suite.cells(device="cpu", threads=1)
-    store = Store(tmp_path / "out", suite.name, {"id": "0123456789ab", "hardware": {"cpu": "x"}, "software": {}})
+    store = Store(
+        tmp_path / "out", suite.name, {"id": "0123456789ab", "hardware": {"cpu": "x"}, "software": {}}
+    ).create()
     store.write_suite(suite.document(cells))
     for block in suite.blocks(cells):
         rows, epochs = [], {}

@@ -54,7 +54,7 @@ def canonicals(made: Block) -> dict[str, str]:
 
 def store(out: Path, suite: str = "made") -> Store:
     """A store under ``out``."""
-    return Store(out, suite, ENVIRONMENT)
+    return Store(out, suite, ENVIRONMENT).create()
 
 
 def written(out: Path, blocks: Sequence[Block]) -> Store:

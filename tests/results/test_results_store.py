@@ -141,7 +141,7 @@ def test_unknown_columns_and_strays_are_errors_of_the_caller(tmp_path: Path) -> 
 @pytest.mark.parametrize("name", ["../../evil", "/etc/evil", ".", "..", ".hidden", "a/../../b", "a\x00b", "ü|x"])
 def test_no_name_leaves_the_folder(tmp_path: Path, name: str) -> None:
     out = tmp_path / "deep" / "out"
-    made = Store(out, name, ENVIRONMENT)
+    made = Store(out, name, ENVIRONMENT).create()
     made.write_suite({"name": name, "cells": []})
     made.write_block(*block(1))
     assert made.suite_folder.parent == out
@@ -174,7 +174,7 @@ def test_an_output_that_cannot_be_written_is_one_clear_error(tmp_path: Path, obs
         "surrogate": (tmp_path, "\udcff"),
     }[obstacle]
     with pytest.raises(ResultsError) as error:
-        Store(out, suite, ENVIRONMENT)
+        Store(out, suite, ENVIRONMENT).create()
     assert "\n" not in str(error.value)
     if obstacle == "file":
         assert str(place) in str(error.value)

@@ -1,0 +1,66 @@
+"""What can be refused before torch is imported, which takes seconds: a device that is not there, data that may not be
+fetched."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+from pathlib import Path
+
+from bnpbench.datasets import files, storage
+from bnpbench.errors import DataError, DeviceError
+
+CUDA_DRIVER = ("libcuda.so.1", "nvcuda.dll")
+ROCM = Path("/dev/kfd")  # torch calls AMD's GPUs "cuda" too, and no NVIDIA driver knows of them
+
+
+def device_index(asked: str) -> int | None:
+    """The number in ``cuda:i``, 0 for ``cuda`` and ``auto``, None for ``cpu``. Raises DeviceError for anything else."""
+    name, colon, index = asked.partition(":")
+    if name in ("auto", "cpu") and not colon:
+        return 0 if name == "auto" else None
+    if name != "cuda" or (colon and not index.isdecimal()):
+        raise DeviceError(f"--device {asked}: give auto, cpu, cuda or cuda:i")
+    return int(index or 0)
+
+
+def check_device(asked: str, where: str) -> None:
+    """Raises DeviceError where the driver already says that the device is not there; ``where`` begins the message."""
+    index = device_index(asked)
+    count = None if asked == "auto" or index is None else _driver_count()
+    if count is not None and index is not None:
+        demand_device(where, index, count)
+
+
+def demand_device(where: str, index: int, count: int) -> None:
+    """Raises DeviceError unless there are more than ``index`` devices; ``where`` begins the message."""
+    if count == 0:
+        raise DeviceError(
+            f"{where}: torch sees no CUDA device here; use --device cpu, or install a CUDA build of torch on "
+            "a machine with a GPU and its driver"
+        )
+    if index >= count:
+        raise DeviceError(f"{where}: this machine has {count} CUDA device(s), numbered from 0")
+
+
+def check_data(kinds: Iterable[str], data_dir: Path | None, offline: bool) -> None:
+    """Raises DataError for a data set that is not there and may not be fetched."""
+    root = storage.root(data_dir)
+    for kind in sorted(kinds) if storage.is_offline(offline) else ():
+        if (reason := files.missing(kind, root)) is not None:
+            raise DataError(f"{reason} (offline: nothing is downloaded)")
+
+
+def _driver_count() -> int | None:
+    """How many devices the CUDA driver shows to this process; None where only torch can tell."""
+    if ROCM.exists():
+        return None
+    for name in CUDA_DRIVER:
+        try:
+            driver = ctypes.CDLL(name)
+        except OSError:
+            continue
+        count = ctypes.c_int(0)
+        failed = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+        return 0 if failed else count.value
+    return 0
