@@ -123,7 +123,7 @@ def value_matches(value: Any, wanted: Any) -> bool:
     """Whether a setting's value contains what a pattern wants of it."""
     if isinstance(wanted, list):
         if not isinstance(value, list):
-            return any(value_matches(value, word) for word in wanted)
+            return any(value_matches(value, word) for word in wanted if not isinstance(word, list))
         return any(_equal(value, word) for word in wanted) if _all_lists(wanted) else _equal(value, wanted)
     if isinstance(value, dict):
         if isinstance(wanted, dict):

@@ -29,6 +29,7 @@ DECAY = {"value": 1e-4, "where": "l2"}
         (16, [1, 16], True),
         (16, [1, 2], False),
         (16, [], False),
+        (16, [[16]], False),
         (16, {"value": 16}, False),
         (None, None, True),
         (None, 0, False),
