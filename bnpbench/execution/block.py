@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import math
-import os
 import time
 import traceback
 from collections.abc import Callable
@@ -14,13 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
 
 from bnpbench import datasets
-from bnpbench.errors import NotApplicable
 from bnpbench.execution.columns import identity
 from bnpbench.execution.messages import Epoch, Finished, RunBlock
+from bnpbench.execution.process import configure, failure, random_state, set_random_state
 from bnpbench.measure import machine
 from bnpbench.measure.conditioning import Probe
 from bnpbench.suite import Cell
@@ -260,47 +257,6 @@ class BlockRun:
             "started": member.started,
             "finished": datetime.now(UTC),
         }
-
-
-def configure(request: RunBlock) -> None:
-    """Set this process up as the cells' settings ask: device, threads, cores, determinism."""
-    settings, cores = request.cells[0].settings, request.cores
-    assert settings.threads != "auto"
-    torch.set_num_threads(settings.threads)
-    if settings.device == "cuda":
-        torch.cuda.set_device(request.gpu)
-    torch._dynamo.reset()  # past eight recompilations of one code object torch would run eagerly without a word
-    gc.freeze()  # what was imported lives as long as the process: no collection need look at it
-    if cores is not None and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, cores)
-    if settings.deterministic:
-        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
-        torch.use_deterministic_algorithms(True)
-
-
-def failure(error: Exception) -> tuple[str, str]:
-    """Status and message of a cell that ended in an exception."""
-    if isinstance(error, NotApplicable):
-        return "not-applicable", str(error)
-    text = " ".join(f"{type(error).__name__}: {error}".split())
-    memory = isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in text
-    if not memory:
-        return "error", text[:1000]
-    free = psutil.virtual_memory().available
-    return "oom", f"{text[:800]} ({free / 2**30:.1f} GiB were free in the host's memory)"
-
-
-def random_state() -> dict[str, Any]:
-    """The process-wide random states of torch."""
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else []
-    return {"cpu": torch.get_rng_state(), "cuda": cuda}
-
-
-def set_random_state(taken: dict[str, Any]) -> None:
-    """Put back what ``random_state`` gave."""
-    torch.set_rng_state(taken["cpu"])
-    if taken["cuda"]:
-        torch.cuda.set_rng_state_all(taken["cuda"])
 
 
 def total(rows: list[Row], column: str) -> float | None:

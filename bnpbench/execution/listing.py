@@ -44,12 +44,22 @@ def listing(suite: Suite, only: tuple[str, ...], out: Path) -> str:
     end = f"time: about {duration(total)}{note}" if total else "time: unknown, nothing like it was measured here yet"
     return "\n".join(
         [
-            f"{suite.name}: {len(cells)} cells in {blocks} blocks, {len(suite.claims)} claims",
+            f"{suite.name}: {len(cells)} {'trials' if suite.select else 'cells'} in {blocks} blocks, "
+            f"{len(suite.claims)} claims",
+            *([_finals(suite)] if suite.select else []),
             "",
             tabulate(table, heads, tablefmt="github", disable_numparse=True),
             "",
             end,
         ]
+    )
+
+
+def _finals(suite: Suite) -> str:
+    assert suite.select is not None
+    return (
+        f"finals: chosen later, the best {suite.select.over} of each by {suite.select.by}, "
+        f"on {len(suite.seeds())} seeds and the whole training set"
     )
 
 

@@ -51,3 +51,6 @@ class Outcome:
     finished: int
     skipped: int
     failed: int
+
+    def __add__(self, other: Outcome) -> Outcome:
+        return Outcome(self.finished + other.finished, self.skipped + other.skipped, self.failed + other.failed)

@@ -17,7 +17,7 @@ from bnpbench.execution.precheck import check_data, check_device, demand_device,
 from bnpbench.execution.progress import Progress, Silent
 from bnpbench.execution.sweep import Sweep
 from bnpbench.results import Results, Store, check_writable, read_results
-from bnpbench.suite import Block, Suite
+from bnpbench.suite import Block, Cell, Suite
 
 
 def run_suite(suite: Suite, out: str | Path = "results", progress: Progress | None = None, **options: Any) -> Results:
@@ -45,17 +45,49 @@ def execute(suite: Suite, options: Options, progress: Progress) -> Outcome:
     environment = ask(Probe(gpu))
     device = _device(options.device, gpu, environment["hardware"]["gpus"])
     cores = environment["hardware"]["cores"]
-    expand = partial(suite.cells, device=device, threads=max(cores // options.jobs, 1), epochs=options.epochs)
-    chosen = expand(only=options.only, seeds=options.seeds)
+    auto: dict[str, Any] = {"device": device, "threads": max(cores // options.jobs, 1), "epochs": options.epochs}
+    store = Store(options.out, suite.name, environment)
+    measure = partial(_measure, suite, store, options, progress, gpu)
+    whole = suite.cells(**auto)
+    outcome = measure(whole, suite.cells(**auto, only=options.only, seeds=options.seeds))
+    if suite.select is None:
+        return outcome
+    if options.shard is not None:
+        progress.note("--shard runs the trials only; when all are there, run without it to choose and train the finals")
+        return outcome
+    scores = _scores(store, whole, suite.select.by)
+    finals = suite.finals(scores, **auto)
+    chosen = suite.finals(scores, **auto, only=options.only, seeds=options.seeds)
+    return outcome + measure((*whole, *finals), chosen)
+
+
+def _measure(
+    suite: Suite,
+    store: Store,
+    options: Options,
+    progress: Progress,
+    gpu: int,
+    whole: Sequence[Cell],
+    chosen: Sequence[Cell],
+) -> Outcome:
+    """Measure what is not finished of the ``chosen`` cells, after a look at all that could go wrong with them."""
     if any((cell.settings.engine, cell.settings.device) == ("graphed", "cpu") for cell in chosen):
         raise DeviceError('engine = "graphed" records CUDA graphs; on the CPU take "eager" or "compiled"')
     blocks = _sharded(suite.blocks(chosen), options.shard)
-    store = Store(options.out, suite.name, environment)
     done = {block.id for block in blocks if not options.fresh and store.finished(block.id, block.canonicals)}
     todo = [cell for block in blocks if block.id not in done for cell in block.cells]
     costs = ask(Preflight(tuple(todo), options.data_dir, options.offline), suite.plugins) if todo else {}
-    store.create().write_suite(suite.document(expand(), epochs=options.epochs))
-    return Sweep(store, options, costs, _provenance(suite), cores, gpu, progress, suite.plugins).run(blocks, done)
+    store.create().write_suite(suite.document(whole, epochs=options.epochs))
+    return Sweep(store, options, costs, _provenance(suite), gpu, progress, suite.plugins).run(blocks, done)
+
+
+def _scores(store: Store, trials: Sequence[Cell], by: str) -> dict[str, float]:
+    """The last value of a column, for each trial that ended well, by its key."""
+    results = read_results(store.folder.parent.parent)
+    ok = set(results.cells.key[results.cells.status == "ok"]) & {trial.key for trial in trials}
+    epochs = results.epochs[results.epochs.key.isin(ok) & (results.epochs.environment == store.environment["id"])]
+    last = epochs.sort_values("epoch").groupby("key")[by].last()
+    return {str(key): float(score) for key, score in last.items()}
 
 
 def _check(suite: Suite, kinds: Set[str], options: Options) -> None:

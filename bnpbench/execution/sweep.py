@@ -57,7 +57,6 @@ class Sweep:
         options: of the run.
         costs: what preflight found, by the cell's key.
         provenance: columns that are the same for every cell of the run.
-        cores: of the machine, shared out among the jobs.
         gpu: number of the CUDA device.
         progress: is told what happens.
         plugins: of the suite.
@@ -69,13 +68,13 @@ class Sweep:
         options: Options,
         costs: dict[str, Any],
         provenance: Row,
-        cores: int,
         gpu: int,
         progress: Progress,
         plugins: tuple[PluginFile, ...] = (),
     ) -> None:
         self.store, self.options, self.costs, self.provenance = store, options, costs, provenance
-        self.cores, self.gpu, self.progress, self.plugins = cores, gpu, progress, plugins
+        self.gpu, self.progress, self.plugins = gpu, progress, plugins
+        self.cores: int = store.environment["hardware"]["cores"]
         self.queue: deque[Block] = deque()
         self.running: list[Job] = []
         self.finished = self.skipped = self.failed = 0

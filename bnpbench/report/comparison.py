@@ -19,6 +19,7 @@ ACCURACY_TOLERANCE = 0.02  # of seeded CPU runs: rounding differs between torch 
 FLOPS = ("flops_model", "flops_method_predicted", "flops_method_counted", "parameters")
 UNDER_ONE_TORCH = ("flops_method_executed", "operators_per_step", "kernels_per_step")
 _METRIC = "train_seconds"
+_IN_TURN = "in turn"
 
 
 def compare(
@@ -28,7 +29,9 @@ def compare(
 
     Counts must be equal (those that torch decides, only under one torch); accuracy of seeded CPU runs within
     ``ACCURACY_TOLERANCE``; a time is worse when its ratio is above 1 + ``max_slowdown`` and its whole interval too.
-    Times are judged per method, batch size and setting, over seeds and epochs, on one kind of machine only.
+    Times are judged per method, batch size and setting, over seeds and epochs, on one kind of machine only. Where a
+    method took turns with vanilla in both runs, its ratio to vanilla is judged: between two runs a machine drifts by
+    more than the interval of either shows, and the ratio is free of that. Elsewhere the seconds are judged.
 
     Args:
         base: the baseline; None or without a measured cell: the outcome is ``no baseline``.
@@ -53,7 +56,8 @@ def compare(
         pair = _Pair(one, other, max_slowdown)
         if pair.keys:
             notes += [note for note in pair.notes() if note not in notes]
-        changes += pair.changes()
+        changes += (found := pair.changes())
+        notes += pair.drift(found)
         shared += [_name(one, one.by_key[key]) for key in pair.keys]
         seen |= {(id(view), key) for view in (one, other) for key in pair.keys}
     only = [
@@ -149,6 +153,7 @@ class _Pair:
             yield f"not judged under another torch: {', '.join(UNDER_ONE_TORCH)}"
         if self.same_machine:
             yield f"a time is worse when its ratio and its whole 95 % interval are above {1 + self.max_slowdown:g}"
+            yield f"{_IN_TURN}: methods that took turns with vanilla are judged by their ratios to it, not by seconds"
         else:
             yield "another machine: seconds are not compared, ratios to vanilla are shown and not judged"
 
@@ -163,6 +168,16 @@ class _Pair:
         for pairs in groups.values():
             found += self._times(pairs)
         return found
+
+    def drift(self, changes: Sequence[Change]) -> Iterable[str]:
+        """A warning where all that took turns became slower together, which their ratios cannot show."""
+        together = [change.change for change in changes if change.remark == _IN_TURN and change.change]
+        slower = [e.value for e in together if e.low is not None and e.low > 1 + self.max_slowdown]
+        if together and len(slower) == len(together):
+            yield (
+                f"warning: everything became slower, by a factor of {min(slower):.2f} to {max(slower):.2f}: the "
+                "machine, or what all methods share; measure both again, in turn, to tell which"
+            )
 
     def _cell(self, one: Cell, other: Cell) -> Iterable[Change]:
         change = _maker(self.new, other, f"seed {other.seed}")
@@ -195,26 +210,27 @@ class _Pair:
 
     def _times(self, pairs: Sequence[tuple[Cell, Cell]]) -> Iterable[Change]:
         change = _maker(self.new, pairs[0][1], f"{len(pairs)} seed{'s' if len(pairs) > 1 else ''}")
+        in_turn = all(_beside_vanilla(self.base, one) and _beside_vanilla(self.new, other) for one, other in pairs)
         if self.same_machine:
             samples = [(_seconds(self.base, one), _seconds(self.new, other)) for one, other in pairs]
-            yield from self._judged(change, "seconds per epoch", samples, judged=True)
+            yield from self._judged(change, "seconds per epoch", samples, _IN_TURN if in_turn else "")
         if pairs[0][1].kind != "vanilla":
             samples = [(_to_vanilla(self.base, one), _to_vanilla(self.new, other)) for one, other in pairs]
-            yield from self._judged(change, "ratio to vanilla", samples, judged=self.same_machine)
+            yield from self._judged(change, "ratio to vanilla", samples, "" if self.same_machine else "another machine")
 
     def _judged(
         self,
         change: Callable[..., Change],
         what: str,
         samples: Sequence[tuple[list[float], list[float]]],
-        *,
-        judged: bool,
+        unjudged: str,
     ) -> Iterable[Change]:
+        """One change; ``unjudged`` is the reason why it is only shown, if it is."""
         whole = [(before, after) for before, after in samples if before and after]
         if not whole:
             return
         estimate = clustered_interval([before for before, _ in whole], [after for _, after in whole])
-        judgement, remark = self._judgement(estimate) if judged else ("not judged", "another machine")
+        judgement, remark = ("not judged", unjudged) if unjudged else self._judgement(estimate)
         sides = ([number for pair in whole for number in pair[side]] for side in (0, 1))
         texts = [fixed(statistics.median(side), 4) for side in sides]
         yield change(what, _METRIC, *texts, judgement, remark, estimate)
@@ -268,6 +284,12 @@ def _to_vanilla(view: View, cell: Cell) -> list[float]:
     except NoDataError:
         return []
     return [one / other for one, other in paired_times(view, {"": (cell, base)}, left, right) or () if one and other]
+
+
+def _beside_vanilla(view: View, cell: Cell) -> bool:
+    """Whether the cell took turns with vanilla, or is vanilla and took turns with another."""
+    others = [other for other in view.cells if other.ok and view.paired(cell, other)]
+    return bool(others) and any(other.kind == "vanilla" for other in (cell, *others))
 
 
 def _count(value: int | None) -> str:

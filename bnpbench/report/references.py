@@ -16,7 +16,8 @@ SHOWN_ELSEWHERE = ("train_seconds", "test_accuracy")
 def references(view: View) -> Section | None:
     """One row a figure; None where the suite has none of this kind."""
     listed = view.document.get("references") or ()
-    found = [_row(view, reference) for reference in listed if reference.get("metric") not in SHOWN_ELSEWHERE]
+    elsewhere = (*SHOWN_ELSEWHERE, (view.document.get("select") or {}).get("over"))
+    found = [_row(view, reference) for reference in listed if reference.get("metric") not in elsewhere]
     rows, records = tuple(row for row, _ in found), tuple(record for _, record in found)
     columns = ("method", "N", "what", "ours", "published", "source")
     return Section("Published figures", tables=(Table("", columns, rows, (), records),)) if rows else None

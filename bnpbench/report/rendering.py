@@ -10,6 +10,7 @@ from bnpbench.report.costs import costs
 from bnpbench.report.document import RENDERERS, Chapter, Record, Section, Table
 from bnpbench.report.groups import layout
 from bnpbench.report.references import references
+from bnpbench.report.selection import selection
 from bnpbench.report.summary import damaged, deviations, overview, settings, strays, unfinished
 from bnpbench.report.text import dash, decimals, fixed, significant
 from bnpbench.report.timing import time_to_accuracy, timing
@@ -51,6 +52,7 @@ def _sections(view: View) -> list[Section]:
         overview(view),
         claims(view),
         deviations(view),
+        selection(view),
         timing(view, groups),
         accuracy(view, groups),
         time_to_accuracy(view, groups),

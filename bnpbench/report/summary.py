@@ -21,7 +21,7 @@ def overview(view: View) -> Section:
         lines.append("no suite.json is here: every cell is shown, with the settings that differ from their default")
     lines += [f"cells: {_statuses(view.cells)}"]
     if view.trials:
-        lines.append(f"trials, which only choose a setting and stand in no table: {_statuses(view.trials)}")
+        lines.append(f"trials, which only choose a setting: {_statuses(view.trials)}")
     lines += [*_machine(view.environment), *_measuring(view), *_provenance(view.cells)]
     return Section(
         f"{view.suite} on {_hardware_name(view)} (environment {view.environment['id']})", tuple(lines), level=1

@@ -111,7 +111,13 @@ def _rows(grid: Grid, document: Document) -> tuple[Row, ...]:
     chosen = _selected(grid, document.select, names) if document.select else None
     seed = names.index("seed") if "seed" in names else None
     return tuple(
-        Row(settings, group, 0 if seed is None else point[seed], 0 if chosen is None else point[chosen])
+        Row(
+            settings,
+            group,
+            0 if seed is None else point[seed],
+            0 if chosen is None else point[chosen],
+            tuple(place for axis, place in enumerate(point) if axis not in (seed, chosen)),
+        )
         for settings, group, point in zip(grid.settings, found, grid.coordinates.tolist(), strict=True)
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -17,15 +17,26 @@ from bnpbench.suite.matching import only_pattern
 from bnpbench.suite.plugins import PluginFile
 from bnpbench.suite.vocabulary import SCHEMA_VERSION, Settings
 
+_AUTO = ("device", "threads", "engine")
+
 
 @dataclass(frozen=True)
 class Row:
-    """One point of the sweep: its settings, its block, and its seed's place among the seeds."""
+    """One point of the sweep.
+
+    Attributes:
+        settings: with "auto" still in them.
+        group: where it stands on the axes that are not interleaved.
+        seed_rank: its seed's place among the seeds.
+        chosen_rank: its place on the axis that ``[select]`` chooses from; 0 without one.
+        family: where it stands on all other axes.
+    """
 
     settings: Settings
     group: str
     seed_rank: int
-    chosen_rank: int  # place on the axis that [select] chooses from; 0 without one
+    chosen_rank: int
+    family: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -85,17 +96,42 @@ class Suite:
         for name, number in (("--seeds", seeds), ("--epochs", epochs), ("--threads", threads)):
             if number is not None and number < 1:
                 raise SuiteError(f"{name} must be at least 1, not {number}")
-        role: Role = "trial" if self.select else "final"
         count = 1 if self.select else seeds
         auto = {"device": device, "threads": threads, "engine": engine}
-        found: dict[str, Cell] = {}
+        rows = [row for row in self._rows if count is None or row.seed_rank < count]
+        return _only(_unique(_resolved(row, auto, "trial" if self.select else "final", epochs) for row in rows), only)
+
+    def finals(
+        self,
+        scores: Mapping[str, float],
+        *,
+        device: Literal["cpu", "cuda"],
+        threads: int,
+        engine: Literal["eager", "compiled", "graphed"] = "eager",
+        only: Sequence[str] = (),
+        seeds: int | None = None,
+        epochs: int | None = None,
+    ) -> tuple[Cell, ...]:
+        """The cells that follow from the trials: the best value of each family, on the whole training set.
+
+        Args:
+            scores: what ``[select]`` goes by, by the trial's key; a family of which no trial has one has no finals.
+            device, threads, engine, only, seeds, epochs: as of ``cells``.
+        """
+        auto = {"device": device, "threads": threads, "engine": engine}
+        best: dict[tuple[int, ...], tuple[float, int]] = {}
         for row in self._rows:
-            if count is None or row.seed_rank < count:
-                changes: dict[str, Any] = {n: v for n, v in auto.items() if getattr(row.settings, n) == "auto"}
-                changes |= {"epochs": epochs} if epochs else {}
-                cell = Cell(row.settings.model_copy(update=changes), role, row.group)
-                found.setdefault(cell.canonical, cell)
-        return _only(tuple(found.values()), only)
+            score = scores.get(_resolved(row, auto, "trial", epochs).key) if row.seed_rank == 0 else None
+            if score is not None and (row.family not in best or score > best[row.family][0]):
+                best[row.family] = score, row.chosen_rank
+        rows = [
+            row
+            for row in self._rows
+            if (seeds is None or row.seed_rank < seeds) and best.get(row.family, (0.0, -1))[1] == row.chosen_rank
+        ]
+        whole = {**auto, "validation": 0.0}
+        cells = _unique(_resolved(row, whole, "final", epochs) for row in rows)
+        return _only(cells, only) if cells else ()
 
     def blocks(self, cells: Sequence[Cell]) -> tuple[Block, ...]:
         """The blocks that cells of this suite are measured in, in the order of their first cells."""
@@ -108,6 +144,10 @@ class Suite:
         """The devices that cells ask for: "auto", "cpu", "cuda"."""
         return frozenset(row.settings.device for row in self._rows)
 
+    def seeds(self) -> frozenset[int]:
+        """The seeds of the sweep."""
+        return frozenset(row.settings.seed for row in self._rows)
+
     def document(self, cells: Sequence[Cell], *, epochs: int | None = None) -> dict[str, Any]:
         """What ``suite.json`` holds.
 
@@ -115,7 +155,8 @@ class Suite:
             cells: of the whole suite, whatever is run now.
             epochs: what ``cells`` was shortened to.
         """
-        table = table_of_cells(cells)
+        finals = [cell for cell in cells if cell.role == "final"] if self.select else list(cells)
+        table, whole = table_of_cells(finals), table_of_cells(cells)
         blocks = {cell.key: block.id for block in self.blocks(cells) for cell in block.cells}
         return {
             "schema_version": SCHEMA_VERSION,
@@ -126,15 +167,29 @@ class Suite:
             "measure": _told(self.measure),
             "targets": list(self.targets),
             "references": [
-                {**_told(reference), "cells": [cells[row].key for row in rows_of(table, reference.cell).tolist()]}
+                {**_told(reference), "cells": [cells[row].key for row in rows_of(whole, reference.cell).tolist()]}
                 for reference in self.references
             ],
-            "claims": [_claim(claim, combinations_of(claim, table), cells) for claim in self.claims],
+            "claims": [_claim(claim, combinations_of(claim, table), finals) for claim in self.claims],
             "select": self.select and _told(self.select),
             "probe": self.probe and _told(self.probe),
             "shortened": {"epochs": epochs} if epochs else None,
             "cells": [_cell(cell, blocks[cell.key]) for cell in cells],
         }
+
+
+def _resolved(row: Row, changes: Mapping[str, Any], role: Role, epochs: int | None) -> Cell:
+    """A row's cell: what stands at "auto" replaced, and whatever else ``changes`` says."""
+    made = {n: v for n, v in changes.items() if n not in _AUTO or getattr(row.settings, n) == "auto"}
+    made |= {"epochs": epochs} if epochs else {}
+    return Cell(row.settings.model_copy(update=made), role, row.group)
+
+
+def _unique(cells: Iterable[Cell]) -> tuple[Cell, ...]:
+    found: dict[str, Cell] = {}
+    for cell in cells:
+        found.setdefault(cell.canonical, cell)
+    return tuple(found.values())
 
 
 def _only(cells: tuple[Cell, ...], only: Sequence[str]) -> tuple[Cell, ...]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.command import SUITE, bnpbench, suite
@@ -43,6 +47,53 @@ def test_a_second_run_says_what_it_kept(measured: Path) -> None:
     done = bnpbench("run", "tiny.toml", cwd=measured)
     assert done.returncode == 0
     assert "4 of 4 cells were finished before and are kept" in done.stderr
+
+
+def test_a_comparison_ends_as_what_it_found(measured: Path, tmp_path: Path) -> None:
+    same = bnpbench("compare", "results", "results", cwd=measured)
+    assert (same.returncode, same.stderr) == (0, "")
+    assert "Comparison: " in same.stdout
+    shutil.copytree(measured / "results", tmp_path / "dearer")
+    for path in tmp_path.glob("dearer/*/*/cells/*.parquet"):
+        table = pq.read_table(path)
+        place = table.schema.get_field_index("flops_model")
+        dearer = pa.array([count + 1 for count in table["flops_model"].to_pylist()], table.schema.field(place).type)
+        pq.write_table(table.set_column(place, table.schema.field(place), dearer), path)
+    changed = bnpbench("compare", measured / "results", "dearer", cwd=tmp_path)
+    assert changed.returncode == 1, changed.stderr
+    assert "flops_model" in changed.stdout
+    other = shutil.copytree(measured / "results", tmp_path / "other")
+    for path in other.glob("*/*/environment.json"):
+        environment = json.loads(path.read_text())
+        environment["hardware"]["cpu"] = "Another CPU"
+        path.write_text(json.dumps(environment))
+    refused = bnpbench("compare", measured / "results", "other", cwd=tmp_path)
+    assert refused.returncode == 4
+    assert "Another CPU" in refused.stderr
+    assert bnpbench("compare", measured / "results", "other", "--across-machines", cwd=tmp_path).returncode == 0
+    (tmp_path / "empty").mkdir()
+    assert bnpbench("compare", measured / "results", "empty", cwd=tmp_path).returncode == 4
+    baseless = bnpbench("compare", "empty", measured / "results", cwd=tmp_path)
+    assert baseless.returncode == 4
+    assert "no baseline" in baseless.stdout + baseless.stderr
+
+
+@pytest.mark.parametrize(("least", "code"), [(0.0, 0), (2.0, 1), (None, 4)])
+def test_a_claim_decides_when_it_is_asked_to(least: float | None, code: int, measured: Path) -> None:
+    """The claim is answered from what was measured before; nothing new is trained."""
+    method, bound = ("bnp", least) if least is not None else ("bn", 0.0)
+    claim = (
+        f'[[claim]]\nsays = "so"\nleft = {{ method = "{method}" }}\nmetric = "test_accuracy"\n'
+        f"value = {{ at_least = {bound} }}\n"
+    )
+    text = SUITE.replace('"bnp"]', '"bnp", "bn"]') if least is None else SUITE
+    folder = suite(measured, text + claim, f"claim{code}.toml")
+    only = ("--only", "method=vanilla") if least is None else ()
+    done = bnpbench("run", folder, *only, "--fail-on-claims", cwd=measured)
+    assert done.returncode == code, done.stderr
+    report = bnpbench("report", "--fail-on-claims", cwd=measured)
+    assert report.returncode == code
+    assert bnpbench("report", cwd=measured).returncode == 0
 
 
 def test_the_command_line_starts_light() -> None:

@@ -36,17 +36,21 @@ def photo(random: np.random.Generator, mode: str = "RGB") -> Image.Image:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Three classes of nine training and three validation JPEGs; in each class one is grayscale and one CMYK."""
+    return lay_out(tmp_path, train=9, val=3)
+
+
+def lay_out(root: Path, **counts: int) -> Path:
+    """Three classes of so many training and validation JPEGs; in each class one is grayscale and one CMYK."""
     random = np.random.default_rng(0)
-    for part, count in (("train", 9), ("val", 3)):
+    for part, count in counts.items():
         for name in CLASSES:
-            folder = tmp_path / "imagenet" / part / name
+            folder = root / "imagenet" / part / name
             folder.mkdir(parents=True)
             for index in range(count):
                 mode = {0: "L", 1: "CMYK"}.get(index, "RGB")
                 photo(random, mode).save(folder / f"{name}_{index}.JPEG", quality=95)
     imagefolder.listing.cache_clear()
-    return tmp_path
+    return root
 
 
 def streams(root: Path, workers: int = 0, **others: Any) -> datasets.Streams:

@@ -17,7 +17,7 @@ from bnpbench import read_results
 from tests.command import SUITE, bnpbench, start, suite
 from tests.execution.test_run import timeless
 
-MANY = SUITE.replace("seed = [1, 2]", "seed = [1, 2, 3, 4, 5, 6, 7, 8]").replace("epochs = 2", "epochs = 40")
+MANY = SUITE.replace("seed = [1, 2]", "seed = [1, 2, 3, 4, 5, 6, 7, 8]").replace("epochs = 2", "epochs = 25")
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def test_a_child_that_crashes_costs_its_cell_only(running: subprocess.Popen[str]
 LONG = """
 name = "long"
 [train]
-dataset = { kind = "synthetic", shape = [12], train = 6000, test = 50, classes = 4 }
+dataset = { kind = "synthetic", shape = [12], train = 3000, test = 50, classes = 4 }
 network = { kind = "fc", hidden = [9, 8] }
 optimizer = { kind = "sgd", lr = 0.01, momentum = 0.9 }
 method = "bnp"

@@ -1,0 +1,96 @@
+"""``[select]``: trials choose a value, the finals are trained with it on the whole training set."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bnpbench import Results, load_suite, read_results, run_suite
+from bnpbench.report import render, verdicts
+
+SUITE = """
+name = "tuned"
+[train]
+dataset = { kind = "synthetic", shape = [12], train = 300, test = 60, classes = 4 }
+network = { kind = "fc", hidden = [9, 8] }
+optimizer = { kind = "sgd", lr = 0.1 }
+epochs = 3
+threads = 1
+validation = 0.2
+[sweep]
+batch_size = [1, 10]
+method = ["vanilla", "bn"]
+seed = [1, 2]
+optimizer.lr = [1e-6, 0.1, 0.05]
+[select]
+over = "optimizer.lr"
+[[reference]]
+cell = { method = "bn", batch_size = 10 }
+metric = "optimizer.lr"
+value = 0.3
+source = "a paper"
+[[claim]]
+says = "BN is not worse"
+left = { method = "bn" }
+right = { method = "vanilla" }
+where = { batch_size = 10 }
+metric = "test_accuracy"
+difference = { at_least = -1.0 }
+"""
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tuned")
+    (folder / "tuned.toml").write_text(SUITE)
+    run_suite(load_suite(folder / "tuned.toml"), folder / "out")
+    return folder
+
+
+def rate(settings: str) -> float:
+    return float(json.loads(settings)["optimizer"]["lr"])
+
+
+def last(results: Results, column: str) -> dict[str, float]:
+    return results.epochs.sort_values("epoch").groupby("key")[column].last().to_dict()
+
+
+def test_the_best_trial_of_each_method_and_batch_size_is_trained_on_everything(tuned: Path) -> None:
+    results = read_results(tuned / "out")
+    scores = last(results, "validation_accuracy")
+    trials, finals = (results.cells[results.cells.role == role] for role in ("trial", "final"))
+    assert len(trials) == 2 * 2 * 3
+    assert set(trials.seed) == {1}
+    for (method, size), rows in trials.groupby(["method", "batch_size"]):
+        mine = finals[(finals.method == method) & (finals.batch_size == size)]
+        if (method, size) == ("bn", 1):
+            assert set(rows.status) == {"not-applicable"}
+            assert mine.empty
+            continue
+        best = max(rows.itertuples(), key=lambda row: scores[row.key])
+        assert sorted(mine.seed) == [1, 2]
+        assert {rate(text) for text in mine.settings} == {rate(best.settings)} != {1e-6}
+        assert {json.loads(text).get("validation", 0.0) for text in mine.settings} == {0.0}
+        assert set(mine.train_examples) == {300}
+
+
+def test_a_second_run_measures_nothing(tuned: Path) -> None:
+    parts = {path: path.stat().st_mtime_ns for path in (tuned / "out").rglob("*.parquet")}
+    run_suite(load_suite(tuned / "tuned.toml"), tuned / "out")
+    assert {path: path.stat().st_mtime_ns for path in (tuned / "out").rglob("*.parquet")} == parts
+
+
+def test_the_report_tells_what_was_chosen_and_claims_look_at_finals(tuned: Path) -> None:
+    results = read_results(tuned / "out")
+    text = render(results)
+    assert "## Best optimizer.lr" in text
+    row = next(line for line in text.splitlines() if line.startswith("| bn") and "0.3 (a paper)" in line)
+    assert "| 10 " in row
+    assert [verdict.outcome for verdict in verdicts(results)] == ["holds"]
+
+
+def test_shards_run_trials_only(tuned: Path, tmp_path: Path) -> None:
+    run_suite(load_suite(tuned / "tuned.toml"), tmp_path / "out", shard=(1, 2))
+    assert set(read_results(tmp_path / "out").cells.role) == {"trial"}
