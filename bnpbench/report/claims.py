@@ -10,8 +10,8 @@ from typing import Any, Literal
 from bnpbench.report.metrics import COUNTS, TIMES, At, NoDataError, describe_at, times, value
 from bnpbench.report.statistics import (
     Estimate,
+    cells_interval,
     mean_interval,
-    median_interval,
     ratio_interval,
     unpaired_interval,
 )
@@ -169,8 +169,7 @@ def _of_times(view: View, claim: Mapping[str, Any], left: Seeds, right: Seeds | 
     if right is None:
         if not first:
             raise NoDataError(_counted(reasons))
-        values = [seconds for series in first.values() for seconds in series.values()]
-        return median_interval(values), "epochs", _counted(reasons)
+        return cells_interval([list(series.values()) for series in first.values()]), "epochs", _counted(reasons)
     second, more = _sampled(view, right, metric, claim["right"].get("at", "all"))
     reasons += more
     common = [seed for seed in first if seed in second]
@@ -180,8 +179,8 @@ def _of_times(view: View, claim: Mapping[str, Any], left: Seeds, right: Seeds | 
         raise NoDataError("the right side is 0")
     pairs = paired_times(view, {seed: (left[seed], right[seed]) for seed in common}, first, second)
     if pairs is not None:
-        compared = [one / other if ratio else one - other for one, other in pairs]
-        return median_interval(compared), "pairs", _counted(reasons)
+        compared = [[one / other if ratio else one - other for one, other in cell] for cell in pairs]
+        return cells_interval(compared), "pairs", _counted(reasons)
     samples = [[seconds for seed in common for seconds in side[seed].values()] for side in (first, second)]
     remark = "; ".join(filter(None, (_counted(reasons), "not measured in turn")))
     return unpaired_interval(*samples, ratio=ratio), "epochs", remark
@@ -192,14 +191,14 @@ def paired_times(
     cells: Mapping[str, tuple[Cell, Cell]],
     left: Mapping[str, Mapping[int, float]],
     right: Mapping[str, Mapping[int, float]],
-) -> list[tuple[float, float]] | None:
-    """The times of the same epoch of two cells that took turns; None unless all of them did."""
+) -> list[list[tuple[float, float]]] | None:
+    """For each seed the times of the same epoch of two cells that took turns; None unless all of them did."""
     pairs = []
     for seed, (one, other) in cells.items():
         common = [epoch for epoch in left[seed] if epoch in right[seed]]
         if not view.paired(one, other) or not common:
             return None
-        pairs += [(left[seed][epoch], right[seed][epoch]) for epoch in common]
+        pairs.append([(left[seed][epoch], right[seed][epoch]) for epoch in common])
     return pairs
 
 

@@ -10,7 +10,7 @@ from bnpbench.errors import NothingToCompare
 from bnpbench.report.claims import paired_times
 from bnpbench.report.metrics import NoDataError, times
 from bnpbench.report.outcome import BAD, Change, Comparison, Judgement
-from bnpbench.report.statistics import Estimate, clustered_interval
+from bnpbench.report.statistics import Estimate, change_interval
 from bnpbench.report.text import dash, fixed, told
 from bnpbench.report.view import Cell, View, views
 from bnpbench.results import Results
@@ -229,7 +229,7 @@ class _Pair:
         whole = [(before, after) for before, after in samples if before and after]
         if not whole:
             return
-        estimate = clustered_interval([before for before, _ in whole], [after for _, after in whole])
+        estimate = change_interval([before for before, _ in whole], [after for _, after in whole])
         judgement, remark = ("not judged", unjudged) if unjudged else self._judgement(estimate)
         sides = ([number for pair in whole for number in pair[side]] for side in (0, 1))
         texts = [fixed(statistics.median(side), 4) for side in sides]
@@ -283,7 +283,8 @@ def _to_vanilla(view: View, cell: Cell) -> list[float]:
         left, right = {"": times(view, cell, _METRIC)}, {"": times(view, base, _METRIC)}
     except NoDataError:
         return []
-    return [one / other for one, other in paired_times(view, {"": (cell, base)}, left, right) or () if one and other]
+    pairs = paired_times(view, {"": (cell, base)}, left, right)
+    return [one / other for one, other in (pairs[0] if pairs else ()) if one and other]
 
 
 def _beside_vanilla(view: View, cell: Cell) -> bool:

@@ -1,8 +1,9 @@
 """The spread of what was measured: every number that is printed comes from here with its interval.
 
-Times come in pairs measured in turn; their median ratio is bootstrapped over at least six pairs. Seeds are few and
-paired, so Student's t of their differences (of the logarithms, for ratios) answers for them. Resampling is seeded:
-the same data give the same report.
+Times come in pairs measured in turn; their median ratio is bootstrapped over at least six pairs, and first over the
+processes that measured them where there were several: from process to process a ratio moves by more than its epochs
+show (reports/run-to-run.txt). Seeds are few and paired, so Student's t of their differences (of the logarithms, for
+ratios) answers for them. Resampling is seeded: the same data give the same report.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from scipy.special import stdtrit
 CONFIDENCE = 0.95
 LEAST_PAIRS = 6  # with fewer, the bootstrap's interval is narrower than it says
 RESAMPLES = 10_001  # its 2.5 % and 97.5 % points are values, not means of two
+_CELL_RESAMPLES = 2001
+_LARGEST_RESAMPLE = 5000
 OUTLIER_SCORE = 3.5  # Iglewicz and Hoaglin's bound for the modified z-score
 
 _TAILS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
@@ -136,11 +139,33 @@ def outliers(values: Sequence[float]) -> list[bool]:
 
 
 @_QUIET
-def clustered_interval(base: Sequence[Sequence[float]], new: Sequence[Sequence[float]]) -> Estimate:
-    """How much larger the new medians are, over several cells measured in both runs.
+def cells_interval(cells: Sequence[Sequence[float]]) -> Estimate:
+    """The median over the epochs of several cells, each measured by a process of its own.
 
-    Cells are resampled first and their epochs within them, so that what differs from process to process
-    counts as spread.
+    Args:
+        cells: for each cell the values of its epochs: times, or ratios or differences of paired times.
+    """
+    if len(cells) == 1:
+        return median_interval(cells[0])
+    pooled = np.concatenate([np.asarray(values, dtype=np.float64) for values in cells])
+    value, n, k = _middle(np.sort(pooled)), len(pooled), len(cells)
+    if pooled.min() == pooled.max():
+        return Estimate(value, n, value, value)
+    if n < LEAST_PAIRS:
+        return Estimate(value, n, reason=f"n = {n} of {LEAST_PAIRS}")
+    lengths = np.array([len(values) for values in cells])
+    starts = np.cumsum(lengths) - lengths
+    size = min(int(lengths.max()), max(_LARGEST_RESAMPLE // k, 20))  # of very many epochs fewer do
+    random = np.random.default_rng((_SEED, n, k))
+    chosen = random.integers(0, k, (_CELL_RESAMPLES, k, 1))
+    drawn = starts[chosen] + (lengths[chosen] * random.random((_CELL_RESAMPLES, k, size))).astype(np.int64)
+    medians = np.median(pooled[drawn].reshape(_CELL_RESAMPLES, -1), axis=1)
+    return _over_cells(value, medians, n, k)
+
+
+@_QUIET
+def change_interval(base: Sequence[Sequence[float]], new: Sequence[Sequence[float]]) -> Estimate:
+    """How much larger the new medians are, over cells measured in both runs.
 
     Args:
         base, new: for each cell its epochs' values (all positive).
@@ -152,18 +177,29 @@ def clustered_interval(base: Sequence[Sequence[float]], new: Sequence[Sequence[f
         tuple(np.sort(np.asarray(side, dtype=np.float64)) for side in cell) for cell in zip(base, new, strict=True)
     ]
     logs = [math.log(_middle(after) / _middle(before)) for before, after in pairs]
-    value, n = _exponential(float(np.mean(logs))), min(sum(map(len, base)), sum(map(len, new)))
+    value, n, k = float(np.mean(logs)), min(sum(map(len, base)), sum(map(len, new))), len(pairs)
     if n < LEAST_PAIRS:
-        return Estimate(value, n, reason=f"n = {n} of {LEAST_PAIRS}")
+        return Estimate(_exponential(value), n, reason=f"n = {n} of {LEAST_PAIRS}")
     drawn = np.stack(
         [
             np.log(resampled_medians(after, 2 * cell) / resampled_medians(before, 2 * cell + 1))
             for cell, (before, after) in enumerate(pairs)
         ]
     )
-    chosen = np.random.default_rng((_SEED, len(pairs))).integers(0, len(pairs), drawn.shape)
-    means = np.take_along_axis(drawn, chosen, axis=0).mean(axis=0)
-    return _between(value, n, np.exp(means))
+    chosen = np.random.default_rng((_SEED, k)).integers(0, k, drawn.shape)
+    change = _over_cells(value, np.take_along_axis(drawn, chosen, axis=0).mean(axis=0), n, k)
+    assert change.low is not None
+    assert change.high is not None
+    return Estimate(_exponential(value), n, _exponential(change.low), _exponential(change.high))
+
+
+def _over_cells(value: float, resamples: Array, n: int, k: int) -> Estimate:
+    """The interval from resamples of k cells and of the epochs within them.
+
+    The spread of k resampled cells is short by the factor sqrt((k - 1) / k), which is put back.
+    """
+    spread = math.sqrt(k / (k - 1)) if k > 1 else 1.0
+    return _between(value, n, value + (resamples - value) * spread)
 
 
 def resampled_medians(ordered: Array, stream: int = 0) -> Array:
@@ -200,7 +236,8 @@ def _student(degrees: int) -> float:
 
 
 def _between(value: float, n: int, resamples: Array) -> Estimate:
-    low, high = np.partition(resamples, _TAIL_POSITIONS)[_TAIL_POSITIONS]
+    positions = [round(tail * (len(resamples) - 1)) for tail in _TAILS]
+    low, high = np.partition(resamples, positions)[positions]
     return Estimate(value, n, float(low), float(high))
 
 

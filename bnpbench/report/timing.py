@@ -11,7 +11,7 @@ from bnpbench.report.claims import paired_times
 from bnpbench.report.document import Record, Section, Table
 from bnpbench.report.groups import Group
 from bnpbench.report.metrics import NoDataError, times, value
-from bnpbench.report.statistics import Estimate, median_interval, outliers
+from bnpbench.report.statistics import Estimate, cells_interval, outliers
 from bnpbench.report.text import dash, decimals, span
 from bnpbench.report.view import Cell, View
 
@@ -54,7 +54,7 @@ def _seconds(view: View, group: Group, alone: bool) -> Table:
             if not (values := [seconds for epochs in series for seconds in epochs]):
                 text, row_record = place.empty(_METRIC, others or "no epochs")
             else:
-                estimate = median_interval(values)
+                estimate = cells_interval([epochs for epochs in series if epochs])
                 text, row_record = place.interval(_METRIC, estimate, values, others)
                 counts.append(estimate.n)
                 flagged += sum(_flagged(view, cell) for cell in cells)
@@ -107,11 +107,11 @@ def _ratio(
     left = {seed: _times(view, pair[0]) for seed, pair in sides.items()}
     right = {seed: _times(view, pair[1]) for seed, pair in sides.items()}
     pairs = paired_times(view, sides, left, right) if sides else None
-    if not pairs or not all(other for _, other in pairs):
+    if not pairs or not all(other for cell in pairs for _, other in cell):
         return *place.empty(quantity, "not measured in turn"), None
-    ratios = [one / other for one, other in pairs]
-    estimate = median_interval(ratios)
-    return *place.interval(quantity, estimate, ratios, measured(cells)[1]), estimate
+    ratios = [[one / other for one, other in cell] for cell in pairs]
+    estimate = cells_interval(ratios)
+    return *place.interval(quantity, estimate, [r for cell in ratios for r in cell], measured(cells)[1]), estimate
 
 
 def _to_accuracy(view: View, group: Group, targets: Sequence[float]) -> Table:

@@ -24,10 +24,11 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 import bnpbench
 from bnpbench import read_results
-from bnpbench.report.statistics import Estimate, mean_interval, median_interval
+from bnpbench.report.statistics import Estimate, cells_interval, mean_interval
 
 SUITE = """
 name = "run-to-run"
@@ -36,11 +37,11 @@ dataset = { kind = "synthetic", shape = [784], train = 2560, test = 100, classes
 network = { kind = "fc", hidden = [100, 100] }
 optimizer = { kind = "sgd", lr = 0.1 }
 batch_size = 64
-epochs = 36
+epochs = 12
 threads = 1
 device = "cpu"
 [sweep]
-seed = [1, 2]
+seed = [1, 2, 3, 4, 5, 6]
 method = ["vanilla", "bnp"]
 [measure]
 interleave = ["method"]
@@ -83,18 +84,18 @@ def compare(base: Path, new: Path, threshold: str) -> int:
     return subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode
 
 
-def seconds(out: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds of bnp's and vanilla's epochs, over all seeds."""
+def seconds(out: Path) -> pd.DataFrame:
+    """Seconds of every epoch: a row for each seed and epoch, a column for each method."""
     results = read_results(out)
     labelled = results.epochs.merge(results.cells[["key", "label", "seed"]], on="key")
-    table = labelled.pivot_table(index=["seed", "epoch"], columns="label", values="train_seconds")
-    return table["bnp"].to_numpy(float), table["vanilla"].to_numpy(float)
+    return labelled.pivot_table(index=["seed", "epoch"], columns="label", values="train_seconds").astype(float)
 
 
 def ratio(out: Path) -> Estimate:
     """The bnp/vanilla ratio, as the report has it."""
-    bnp, vanilla = seconds(out)
-    return median_interval(list(bnp / vanilla))
+    table = seconds(out)
+    ratios = table["bnp"] / table["vanilla"]
+    return cells_interval([list(of_seed) for _, of_seed in ratios.groupby("seed")])
 
 
 def step_seconds(out: Path) -> float:
@@ -163,10 +164,10 @@ def main() -> None:
         print(f"{ratios}; a step of bnp takes {step * 1e3:.3f} ms", flush=True)
 
     ratios = [ratio(out) for out in same]
-    trained = [float(sum(map(np.sum, seconds(out)))) for out in same]
+    trained = [float(seconds(out).sum().sum()) for out in same]
     print(f"a run takes {statistics.median(took):.1f} s, of which {statistics.median(trained):.1f} s train")
     print(f"bnp/vanilla over {len(same)} unchanged runs: {spread([e.value for e in ratios])}")
-    print(f"seconds an epoch of bnp: {spread([float(np.median(seconds(out)[0])) for out in same])}")
+    print(f"seconds an epoch of bnp: {spread([float(seconds(out)['bnp'].median()) for out in same])}")
     pairs = list(combinations(ratios[:runs], 2))
     print(f"intervals that overlap, of the first {runs} runs: {sum(overlap(*p) for p in pairs)} of {len(pairs)} pairs")
     found = [compare(base, new, asked.threshold) for base, new in zip(same[::2], slow, strict=True)]

@@ -11,7 +11,9 @@ from scipy import stats
 from bnpbench.report import statistics
 from bnpbench.report.statistics import (
     RESAMPLES,
-    clustered_interval,
+    Estimate,
+    cells_interval,
+    change_interval,
     mean_interval,
     median_interval,
     outliers,
@@ -143,13 +145,40 @@ def test_unpaired_samples_are_resampled_independently() -> None:
 
 def test_what_differs_between_cells_widens_a_comparison() -> None:
     epochs = np.random.default_rng(2).normal(1.0, 0.005, (3, 20))
-    calm = clustered_interval(epochs.tolist(), (1.1 * epochs).tolist())
-    drifting = clustered_interval(epochs.tolist(), (epochs * np.array([[1.0], [1.1], [1.2]])).tolist())
+    calm = change_interval(epochs.tolist(), (1.1 * epochs).tolist())
+    drifting = change_interval(epochs.tolist(), (epochs * np.array([[1.0], [1.1], [1.2]])).tolist())
     assert calm.value == pytest.approx(1.1, abs=1e-9)
     assert calm.width is not None
     assert drifting.width is not None
     assert drifting.width > 5 * calm.width
-    assert clustered_interval([[1.0, 1.0]], [[2.0, 2.0]]).reason == "n = 2 of 6"
+    assert change_interval([[1.0, 1.0]], [[2.0, 2.0]]).reason == "n = 2 of 6"
+
+
+@pytest.mark.parametrize(("processes", "least"), [(1, 0.9), (3, 0.85), (6, 0.9)])
+def test_what_differs_between_processes_is_in_the_interval(processes: int, least: float) -> None:
+    """Ratios whose level moves by 2 % from process to process, and by 5 % from epoch to epoch."""
+    random, covered = np.random.default_rng(processes), 0
+    for _ in range(200):
+        level = random.normal(0, 0.02 if processes > 1 else 0.0, (processes, 1))
+        found = cells_interval(np.exp(level + random.normal(0, 0.05, (processes, 15))).tolist())
+        assert found.n == processes * 15
+        assert found.low is not None
+        assert found.high is not None
+        covered += found.low <= 1 <= found.high
+    assert covered / 200 >= least
+
+
+def test_one_cell_is_its_median_and_equal_cells_have_width_0() -> None:
+    values = [1.0, 1.2, 0.9, 1.1, 1.3, 0.8]
+    assert cells_interval([values]) == median_interval(values)
+    assert cells_interval([[1.1] * 5, [1.1] * 4]) == Estimate(1.1, 9, 1.1, 1.1)
+    assert cells_interval([[1.0, 2.0], [3.0]]).reason == "n = 3 of 6"
+    assert cells_interval([[1.0, 2.0, 3.0], [5.0, 6.0, 7.0]]).value == 4.0
+
+
+def test_an_outlier_in_each_cell_moves_no_bound_of_a_median() -> None:
+    found = cells_interval([[1.0] * 5 + [9.0]] * 3)
+    assert (found.value, found.low, found.high) == (1.0, 1.0, 1.0)
 
 
 def test_outliers_are_flagged_by_the_median_absolute_deviation() -> None:

@@ -304,7 +304,7 @@ def test_trials_stand_in_no_table(make: Make) -> None:
     made.cell("bnp", rows=epochs([1.0] * 6), role="trial")
     made.cell("bn", rows=epochs([2.0] * 6))
     text = render(made.read())
-    assert "trials, which only choose a setting and stand in no table: 1: 1 ok" in text
+    assert "trials, which only choose a setting: 1: 1 ok" in text
     assert "| bnp" not in text
 
 

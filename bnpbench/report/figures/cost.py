@@ -90,12 +90,13 @@ def _extra(view: View, group: Group, base: str, sizes: Sequence[int]) -> list[Cu
     return found
 
 
-def _differences(view: View, cells: Sequence[Cell], base: Sequence[Cell]) -> list[float]:
+def _differences(view: View, cells: Sequence[Cell], base: Sequence[Cell]) -> list[list[float]]:
     others = {cell.seed: cell for cell in base if cell.ok}
     sides = {str(cell.seed): (cell, others[cell.seed]) for cell in cells if cell.ok and cell.seed in others}
     left = {seed: step_seconds(view, pair[0]) for seed, pair in sides.items()}
     right = {seed: step_seconds(view, pair[1]) for seed, pair in sides.items()}
-    return [1e3 * (one - other) for one, other in paired_times(view, sides, left, right) or ()]
+    pairs = paired_times(view, sides, left, right) or ()
+    return [[1e3 * (one - other) for one, other in cell] for cell in pairs]
 
 
 def _crossings(

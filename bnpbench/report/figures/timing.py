@@ -9,7 +9,7 @@ from bnpbench.report.figures.model import Axis, Curve, Figure, Panel
 from bnpbench.report.figures.seeds import about, absent, counted, over_seeds
 from bnpbench.report.groups import Group
 from bnpbench.report.metrics import NoDataError, times
-from bnpbench.report.statistics import LEAST_PAIRS, median_interval
+from bnpbench.report.statistics import LEAST_PAIRS, cells_interval
 from bnpbench.report.text import span
 from bnpbench.report.view import Cell, View
 
@@ -47,12 +47,12 @@ def step_time(view: View, group: Group) -> Iterable[Figure]:
     """Milliseconds a step against the batch size, over all epochs of all seeds."""
     curves = []
     for method in group.methods:
-        points = dict[int, list[float]]()
+        points = dict[int, list[list[float]]]()
         for batch_size in filter(_is_size, sorted(group.batch_sizes)):
             cells = group.at(method, batch_size)
-            values = [1e3 * s for cell in cells if cell.ok for s in step_seconds(view, cell).values()]
-            if values:
-                points[batch_size] = values
+            series = [step_seconds(view, cell).values() for cell in cells if cell.ok]
+            if any(series):
+                points[batch_size] = [[1e3 * seconds for seconds in epochs] for epochs in series if epochs]
         if points:
             curves.append(interval_curve(method, "milliseconds a step", points))
     if not curves:
@@ -77,18 +77,18 @@ def step_seconds(view: View, cell: Cell) -> Mapping[int, float]:
     return {epoch: s for epoch, s in found.items() if s > 0}
 
 
-def interval_curve(method: str, quantity: str, points: Mapping[int, Sequence[float]]) -> Curve:
-    """The median of each batch size's values with its interval; with too few for one, their range."""
-    estimates = {x: median_interval(values) for x, values in points.items()}
+def interval_curve(method: str, quantity: str, points: Mapping[int, Sequence[Sequence[float]]]) -> Curve:
+    """For each batch size the median of its cells' values with its interval; with too few for one, their range."""
+    estimates = {x: cells_interval(cells) for x, cells in points.items()}
     return Curve(
         method,
         quantity,
         tuple(map(float, points)),
         tuple(estimate.value for estimate in estimates.values()),
-        tuple(min(points[x]) if e.low is None else e.low for x, e in estimates.items()),
-        tuple(max(points[x]) if e.high is None else e.high for x, e in estimates.items()),
+        tuple(min(map(min, points[x])) if e.low is None else e.low for x, e in estimates.items()),
+        tuple(max(map(max, points[x])) if e.high is None else e.high for x, e in estimates.items()),
         spread="bars",
-        n=tuple(map(len, points.values())),
+        n=tuple(estimate.n for estimate in estimates.values()),
     )
 
 
