@@ -63,6 +63,8 @@ class Reporter(Silent):
         self.epochs = {cell.key: cell.settings.epochs for b in blocks for cell in b.cells}
         self.seen: dict[str, int] = dict.fromkeys(self.labels, 0)
         self.cells = len(self.labels)
+        self.done = self.failed = self.kept = 0
+        self.worked = 0.0
         self.work = sum(self.share[k] * self.epochs[k] for k in self.labels)
         self.begin = self.now()
         self.show()

@@ -6,6 +6,7 @@ from bnpbench.errors import BnpbenchError
 from bnpbench.report.accuracy import accuracy
 from bnpbench.report.advice import advice
 from bnpbench.report.claims import Verdict, view_verdicts
+from bnpbench.report.conditioning import conditioning
 from bnpbench.report.costs import costs
 from bnpbench.report.document import RENDERERS, Chapter, Record, Section, Table
 from bnpbench.report.groups import layout
@@ -56,6 +57,7 @@ def _sections(view: View) -> list[Section]:
         timing(view, groups),
         accuracy(view, groups),
         time_to_accuracy(view, groups),
+        conditioning(view, groups),
         costs(view, groups),
         references(view),
         unfinished(view, arranged.groups),

@@ -106,8 +106,10 @@ def main() -> None:
             measured = runs[name]()
             if number:  # the first round warms up
                 seconds[name].append(measured)
+    ours = seconds.pop("bnpbench")
+    print(f"bnpbench  {median(ours):8.3f} s an epoch")
     for name, values in seconds.items():
-        ratios = [ours / other for ours, other in zip(seconds["bnpbench"], values, strict=True)]
+        ratios = [one / other for one, other in zip(ours, values, strict=True)]
         print(
             f"{name:9} {median(values):8.3f} s an epoch; bnpbench / {name}: "
             f"median {median(ratios):.3f}, range {min(ratios):.3f} to {max(ratios):.3f}"

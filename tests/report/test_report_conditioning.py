@@ -1,0 +1,44 @@
+"""Condition numbers in the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from made_results import Made, epochs
+
+from bnpbench.report import render
+
+
+def test_medians_over_iterations_of_each_preconditioner(make: Callable[..., Made]) -> None:
+    made = make()
+    for seed in (1, 2):
+        steps = [
+            {
+                "epoch": 1,
+                "step": step,
+                "layer": "output",
+                "neuron": 0,
+                "preconditioner": kind,
+                "kappa_hessian": 1000.0 * step * seed,
+                "kappa_gain": None if step == 3 else 2.0 * seed,
+                "gain_over_kappa_d_squared": 1e-4,
+                "rank": 59,
+            }
+            for step in (1, 2, 3)
+            for kind in ("batch", "batch_damped")
+        ]
+        made.cell("bnp", 60, seed, epochs([1.0] * 6), steps=steps)
+    text = render(made.read())
+    row = next(line for line in text.splitlines() if line.startswith("| bnp") and "| batch " in line)
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells == [
+        "bnp", "60", "batch", "3000 (2000–4000)", "– (none known)", "3 (2–4)", "– (none known)",
+        "1.00e-04 (1.0e-04–1.0e-04)", "59 (59–59)", "– (none known)",
+    ]  # fmt: skip
+    assert "| batch, damped" in text
+
+
+def test_a_suite_without_a_probe_has_no_such_table(make: Callable[..., Made]) -> None:
+    made = make()
+    made.cell("bnp", rows=epochs([1.0] * 6))
+    assert "Condition numbers" not in render(made.read())
