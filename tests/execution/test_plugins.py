@@ -40,6 +40,8 @@ class Faulty(MethodPlugin):
                 if not x.is_meta:
                     if self.how == "exit":
                         os._exit(7)
+                    if self.how == "put":
+                        return x.clone().put_(x.new_zeros(1).long(), x.new_zeros(1))
                     raise ArithmeticError("no such number")
                 return x
 
@@ -147,3 +149,16 @@ def test_a_fault_in_a_plugin_ends_its_cell_only(tmp_path: Path) -> None:
     assert "ArithmeticError: no such number" in cells.message["faulty"]
     assert cells.status["faulty(how=exit)"] == "crashed"
     assert "exit code 7" in cells.message["faulty(how=exit)"]
+
+
+def test_where_an_operator_has_no_deterministic_form_the_cell_names_it(tmp_path: Path) -> None:
+    text = SUITE.replace("batch_size = 10", "batch_size = 10\ndeterministic = true").partition("[sweep]")[0]
+    path = write(tmp_path, text + '[sweep]\nmethod = ["bnp", { kind = "faulty", how = "put" }]\n')
+    suite = load_suite(path, allow_plugins=True)
+    first, second = (run_suite(suite, tmp_path / name) for name in ("first", "second"))
+    cells = first.cells.set_index("method")
+    assert dict(cells.status) == {"bnp": "ok", "faulty": "error"}
+    assert "put_" in cells.message["faulty"]
+    assert "deterministic" in cells.message["faulty"]
+    told = ["epoch", "train_loss", "train_accuracy", "test_loss", "test_accuracy"]
+    assert first.epochs[told].equals(second.epochs[told])
