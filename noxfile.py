@@ -1,4 +1,4 @@
-"""Sessions: lint, types, tests; on demand regression, and ``baseline``, which renews what that compares with.
+"""Sessions: lint, types, tests, regression; on demand ``baseline``, which renews what regression compares with.
 
 They run in the interpreter that started nox: torch is large, one environment holds it.
 """
@@ -13,10 +13,11 @@ from pathlib import Path
 import nox
 
 nox.options.default_venv_backend = "none"
-nox.options.sessions = ["lint", "types", "tests"]
+nox.options.sessions = ["lint", "types", "tests", "regression"]
 
 BIN = Path(sys.executable).parent
 BASELINE = Path("reports/baseline")
+PARALLEL = ["-n", "auto", "--maxprocesses", "4", "--dist", "loadfile"]
 MAX_SLOWDOWN = "15%"  # a guess until the spread of unchanged code has been measured; so regression is no default yet
 
 
@@ -37,7 +38,7 @@ def types(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """The tests; those that need real data skip unless BNPBENCH_DATA names their folder."""
-    session.run(sys.executable, "-m", "pytest", *session.posargs)
+    session.run(sys.executable, "-m", "pytest", *(session.posargs or PARALLEL))
 
 
 @nox.session
@@ -55,6 +56,10 @@ def baseline(session: nox.Session) -> None:
     """Measure the baseline anew, on an idle machine."""
     shutil.rmtree(BASELINE, ignore_errors=True)
     bnpbench(session, "run", "suites/regression.toml", "--out", str(BASELINE), "--fresh")
+    bnpbench(session, "compact", str(BASELINE))
+    for folder in BASELINE.glob("*/*/"):
+        for leftover in ("logs", "locks", "cells", "epochs", "steps", "checkpoints"):
+            shutil.rmtree(folder / leftover, ignore_errors=True)
 
 
 def bnpbench(session: nox.Session, *arguments: str) -> None:

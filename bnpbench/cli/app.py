@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from bnpbench.cli.check import check
+from bnpbench.cli.compact import compact
 from bnpbench.cli.compare import compare
 from bnpbench.cli.data import data
 from bnpbench.cli.env import env
@@ -23,7 +24,7 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (run, report, compare, verify, check, new, env):
+for command in (run, report, compare, verify, check, new, env, compact):
     app.command()(command)
 app.add_typer(data, name="data")
 

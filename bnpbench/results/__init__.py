@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bnpbench.results.compacting import compact
 from bnpbench.results.reading import Results, read_results
 from bnpbench.results.schema import CELLS, EPOCHS, FINISHED, SCHEMA_VERSION, STATUSES, STEPS
 from bnpbench.results.store import Store, check_writable
@@ -16,5 +17,6 @@ __all__ = [
     "Results",
     "Store",
     "check_writable",
+    "compact",
     "read_results",
 ]

@@ -75,6 +75,12 @@ def read_results(*directories: str | Path) -> Results:
     return reading.results()
 
 
+def environment_folders(directory: Path) -> Iterator[Path]:
+    """The folders of results, one for each suite and environment."""
+    for suite_folder in _suite_folders(directory):
+        yield from filter(_is_environment, _folders(suite_folder))
+
+
 def _suite_folders(directory: Path) -> Iterator[Path]:
     """The folder itself when it is one suite's, else those of its subfolders that are."""
     if _is_suite(directory):
@@ -114,7 +120,7 @@ class _Reading:
                 self.suites[name] = document
             except DamagedError as reason:
                 self.damaged.append((path, str(reason)))
-        for inner in filter(_is_environment, _folders(folder)):
+        for inner in environment_folders(folder):
             self.read_environment(name, inner)
 
     def read_environment(self, suite: str, folder: Path) -> None:

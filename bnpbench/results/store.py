@@ -53,7 +53,7 @@ class Store:
 
     def create(self) -> Self:
         """Make the folders, those that are not there, and write ``environment.json``. Raises ResultsError."""
-        with _writing(self.folder):
+        with writing(self.folder):
             for kind in (*SCHEMAS, "logs", "locks"):
                 (self.folder / kind).mkdir(parents=True, exist_ok=True)
             write_json(self.folder / "environment.json", self.environment)
@@ -63,7 +63,7 @@ class Store:
 
     def write_suite(self, document: Row) -> None:
         """Replaces ``suite.json``: the resolved suite and the keys of all its cells. Raises ResultsError."""
-        with _writing(self.suite_folder):
+        with writing(self.suite_folder):
             write_json(self.suite_folder / "suite.json", document)
 
     def finished(self, block: str, cells: Mapping[str, str]) -> bool:
@@ -93,7 +93,7 @@ class Store:
         """
         path = self.folder / "locks" / f"{_safe(block)}.lock"
         lock = filelock.FileLock(path, timeout=-1 if wait else 0, thread_local=False)
-        with _writing(path), suppress(filelock.Timeout):
+        with writing(path), suppress(filelock.Timeout):
             lock.acquire()
         held = lock.is_locked
         try:
@@ -128,7 +128,7 @@ class Store:
         if strays := {key for table in rows.values() for key in table} - set(blocks):
             raise ValueError(f"rows of cells that the block lacks: {', '.join(sorted(strays))}")
         staged: dict[str, dict[str, Path]] = {kind: {} for kind in ("epochs", "steps", "cells")}
-        with _writing(self.folder):
+        with writing(self.folder):
             try:
                 for cell in cells:
                     key = str(cell["key"])
@@ -151,7 +151,7 @@ class Store:
     def write_partial(self, key: str, epochs: Sequence[Row]) -> None:
         """Replaces the epochs so far of a cell that is still being measured. Raises ResultsError."""
         path = self._part("epochs", key, ".partial")
-        with _writing(path):
+        with writing(path):
             stage(path, [{"key": key, **row} for row in epochs], EPOCHS, {}).replace(path)
             sync(path.parent)
 
@@ -237,7 +237,8 @@ def _safe(name: str) -> str:
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def writing(path: Path) -> Iterator[None]:
+    """Turns an OSError into a ResultsError that names the place."""
     try:
         yield
     except OSError as error:
