@@ -12,6 +12,7 @@ from bnpbench.cli.compare import compare
 from bnpbench.cli.data import data
 from bnpbench.cli.env import env
 from bnpbench.cli.new import new
+from bnpbench.cli.profile import profile
 from bnpbench.cli.report import report
 from bnpbench.cli.run import run
 from bnpbench.cli.verify import verify
@@ -24,7 +25,7 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (run, report, compare, verify, check, new, env, compact):
+for command in (run, report, compare, verify, profile, check, new, env, compact):
     app.command()(command)
 app.add_typer(data, name="data")
 

@@ -79,7 +79,7 @@ class BlockRun:
         self.examples: dict[Any, Examples] = {}
 
     def run(self) -> None:
-        configure(self.request)
+        configure(self.request.cells[0].settings, self.request.gpu, self.request.cores)
         for member in self.members:
             self.guarded(member, self.set_up)
             self.guarded(member, self.prepare)

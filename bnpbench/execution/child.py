@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bnpbench.errors import BnpbenchError
-from bnpbench.execution.messages import Done, Preflight, Probe, Refused, RunBlock
+from bnpbench.execution.messages import Done, Preflight, Probe, Profile, Refused, RunBlock
 from bnpbench.suite import PluginFile, load_plugins
 
 
@@ -28,7 +28,7 @@ def serve(channel: connection.Connection, pickled: bytes, plugins: tuple[PluginF
     _prepare(log)
     try:
         if plugins:
-            _load(plugins)
+            load(plugins)
         channel.send(Done(_answer(channel, pickle.loads(pickled))))
     except BnpbenchError as error:
         channel.send(Refused(error))
@@ -38,7 +38,8 @@ def serve(channel: connection.Connection, pickled: bytes, plugins: tuple[PluginF
         os._exit(1)
 
 
-def _load(plugins: tuple[PluginFile, ...]) -> None:
+def load(plugins: tuple[PluginFile, ...]) -> None:
+    """Make a suite's plugins known in this process."""
     from bnpbench.execution.plugins import install
 
     load_plugins(plugins)
@@ -55,6 +56,10 @@ def _answer(channel: connection.Connection, request: Any) -> Any:
             from bnpbench.execution.preflight import preflight
 
             return preflight(request)
+        case Profile():
+            from bnpbench.profiling.phases import profile
+
+            return profile(request)
         case RunBlock():
             from bnpbench.execution.block import run_block
 

@@ -33,6 +33,50 @@ class Preflight:
 
 
 @dataclass(frozen=True)
+class Profile:
+    """Ask where the time of a cell's step goes. Answered by a ``Profiled``.
+
+    Attributes:
+        cell: its step is run eagerly, whatever its engine: a compiled step has no phases.
+        steps: how many are looked at, after as many that warm up.
+        data_dir: folder of the data sets.
+        gpu: number of the CUDA device.
+        trace: file for the trace, which Perfetto and chrome://tracing open.
+    """
+
+    cell: Cell
+    steps: int
+    data_dir: Path | None
+    gpu: int
+    trace: Path
+
+
+@dataclass(frozen=True)
+class Time:
+    """Milliseconds a step: on the host, and of kernels on the device (None on the CPU)."""
+
+    host: float
+    device: float | None
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """Where the time of a step goes.
+
+    Attributes:
+        step: the whole of it.
+        phases: by the name of ``training.step.PHASES``.
+        operators: by name, the time of its own and the calls a step; the dearest first.
+        kernels: launched a step; None on the CPU.
+    """
+
+    step: Time
+    phases: dict[str, Time]
+    operators: dict[str, tuple[Time, float]]
+    kernels: float | None
+
+
+@dataclass(frozen=True)
 class RunBlock:
     """Measure the cells of a block, or some of them alone after a crash.
 

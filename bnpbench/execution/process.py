@@ -10,16 +10,15 @@ import psutil
 import torch
 
 from bnpbench.errors import NotApplicable
-from bnpbench.execution.messages import RunBlock
+from bnpbench.suite import Settings
 
 
-def configure(request: RunBlock) -> None:
-    """Set this process up as the cells' settings ask: device, threads, cores, determinism."""
-    settings, cores = request.cells[0].settings, request.cores
+def configure(settings: Settings, gpu: int, cores: tuple[int, ...] | None = None) -> None:
+    """Set this process up as a cell's settings ask: device, threads, cores, determinism."""
     assert settings.threads != "auto"
     torch.set_num_threads(settings.threads)
     if settings.device == "cuda":
-        torch.cuda.set_device(request.gpu)
+        torch.cuda.set_device(gpu)
     torch._dynamo.reset()  # past eight recompilations of one code object torch would run eagerly without a word
     gc.freeze()  # what was imported lives as long as the process: no collection need look at it
     if cores is not None and hasattr(os, "sched_setaffinity"):

@@ -142,30 +142,26 @@ def outliers(values: Sequence[float]) -> list[bool]:
 def cells_interval(cells: Sequence[Sequence[float]]) -> Estimate:
     """The median over the epochs of several cells, each measured by a process of its own.
 
+    The interval is the wider of two on each side: over the epochs of these cells, and over the cells. Where processes
+    differ by much and are three to six, it covers the truth in some 85 to 90 % of cases; more seeds mend that.
+
     Args:
         cells: for each cell the values of its epochs: times, or ratios or differences of paired times.
     """
-    if len(cells) == 1:
-        return median_interval(cells[0])
-    pooled = np.concatenate([np.asarray(values, dtype=np.float64) for values in cells])
-    value, n, k = _middle(np.sort(pooled)), len(pooled), len(cells)
-    if pooled.min() == pooled.max():
-        return Estimate(value, n, value, value)
-    if n < LEAST_PAIRS:
-        return Estimate(value, n, reason=f"n = {n} of {LEAST_PAIRS}")
-    lengths = np.array([len(values) for values in cells])
-    starts = np.cumsum(lengths) - lengths
-    size = min(int(lengths.max()), max(_LARGEST_RESAMPLE // k, 20))  # of very many epochs fewer do
-    random = np.random.default_rng((_SEED, n, k))
-    chosen = random.integers(0, k, (_CELL_RESAMPLES, k, 1))
-    drawn = starts[chosen] + (lengths[chosen] * random.random((_CELL_RESAMPLES, k, size))).astype(np.int64)
-    medians = np.median(pooled[drawn].reshape(_CELL_RESAMPLES, -1), axis=1)
-    return _over_cells(value, medians, n, k)
+    within = median_interval([value for values in cells for value in values])
+    if len(cells) == 1 or within.low is None or within.low == within.high:
+        return within
+    size = min(max(map(len, cells)), max(_LARGEST_RESAMPLE // len(cells), 20))
+    shares = (np.arange(size) + 0.5) / size
+    ordered = [np.sort(np.asarray(values, dtype=np.float64)) for values in cells]
+    evenly = np.stack([values[(shares * len(values)).astype(np.int64)] for values in ordered])
+    medians = np.median(evenly[_chosen(len(cells))].reshape(_CELL_RESAMPLES, -1), axis=1)
+    return _wider(within, medians, len(cells))
 
 
 @_QUIET
 def change_interval(base: Sequence[Sequence[float]], new: Sequence[Sequence[float]]) -> Estimate:
-    """How much larger the new medians are, over cells measured in both runs.
+    """How much larger the new medians are, over cells measured in both runs; the interval as of ``cells_interval``.
 
     Args:
         base, new: for each cell its epochs' values (all positive).
@@ -176,30 +172,36 @@ def change_interval(base: Sequence[Sequence[float]], new: Sequence[Sequence[floa
     pairs = [
         tuple(np.sort(np.asarray(side, dtype=np.float64)) for side in cell) for cell in zip(base, new, strict=True)
     ]
-    logs = [math.log(_middle(after) / _middle(before)) for before, after in pairs]
-    value, n, k = float(np.mean(logs)), min(sum(map(len, base)), sum(map(len, new))), len(pairs)
+    logs = np.array([math.log(_middle(after) / _middle(before)) for before, after in pairs])
+    value, n = float(np.mean(logs)), min(sum(map(len, base)), sum(map(len, new)))
     if n < LEAST_PAIRS:
         return Estimate(_exponential(value), n, reason=f"n = {n} of {LEAST_PAIRS}")
-    drawn = np.stack(
-        [
-            np.log(resampled_medians(after, 2 * cell) / resampled_medians(before, 2 * cell + 1))
-            for cell, (before, after) in enumerate(pairs)
-        ]
-    )
-    chosen = np.random.default_rng((_SEED, k)).integers(0, k, drawn.shape)
-    change = _over_cells(value, np.take_along_axis(drawn, chosen, axis=0).mean(axis=0), n, k)
-    assert change.low is not None
-    assert change.high is not None
-    return Estimate(_exponential(value), n, _exponential(change.low), _exponential(change.high))
+    drawn = [
+        np.log(resampled_medians(after, 2 * cell) / resampled_medians(before, 2 * cell + 1))
+        for cell, (before, after) in enumerate(pairs)
+    ]
+    change = _between(value, n, np.mean(drawn, axis=0))
+    if len(pairs) > 1:
+        change = _wider(change, logs[_chosen(len(pairs))].mean(axis=1), len(pairs))
+    low, high = (None if bound is None else _exponential(bound) for bound in (change.low, change.high))
+    return Estimate(_exponential(value), n, low, high)
 
 
-def _over_cells(value: float, resamples: Array, n: int, k: int) -> Estimate:
-    """The interval from resamples of k cells and of the epochs within them.
+def _chosen(k: int) -> npt.NDArray[np.int64]:
+    """Which of k cells each resample of them takes."""
+    return np.random.default_rng((_SEED, k)).integers(0, k, (_CELL_RESAMPLES, k))
+
+
+def _wider(within: Estimate, resamples: Array, k: int) -> Estimate:
+    """The estimate with its interval widened to that over k cells.
 
     The spread of k resampled cells is short by the factor sqrt((k - 1) / k), which is put back.
     """
-    spread = math.sqrt(k / (k - 1)) if k > 1 else 1.0
-    return _between(value, n, value + (resamples - value) * spread)
+    spread = within.value + (resamples - within.value) * math.sqrt(k / (k - 1))
+    over = _between(within.value, within.n, spread)
+    low = min(bound for bound in (within.low, over.low) if bound is not None)
+    high = max(bound for bound in (within.high, over.high) if bound is not None)
+    return Estimate(within.value, within.n, low, high)
 
 
 def resampled_medians(ordered: Array, stream: int = 0) -> Array:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from bnpbench.bnp import BNP
 
 
+PHASES = ("data", "forward", "backward", "precondition", "update")
+
+
 class Step:
     """Gather, forward, loss, backward, precondition, update.
 
@@ -62,24 +65,45 @@ class Step:
         return self.images.index_select(0, index), self.labels.index_select(0, index)
 
     def __call__(self, index: Tensor, images: Tensor | None = None, labels: Tensor | None = None) -> None:
-        """One step.
+        """One step, in the order of ``PHASES``.
 
         Args:
             index: numbers of the examples, (batch,) int64.
             images, labels: of these examples, where they are streamed; else they are gathered.
         """
+        images, labels = self.data(index, images, labels)
+        output, loss = self.forward(images, labels)
+        self.backward(loss)
+        self.precondition()
+        self.update(index, output, loss)
+
+    def data(self, index: Tensor, images: Tensor | None, labels: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The batch, augmented."""
         if images is None or labels is None:
             images, labels = self.gather(index)
         if self.draws is not None:
             images = crop_flip(images, self.draws.index_select(0, index))
+        return images, labels
+
+    def forward(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits, and the mean loss."""
         for parameter in self.parameters:
             parameter.grad = None
         output = self.model(images)
-        loss = F.cross_entropy(output, labels)
+        return output, F.cross_entropy(output, labels)
+
+    def backward(self, loss: Tensor) -> None:
+        """The gradients of the loss, and of the method's penalty."""
         objective = loss if self.penalty is None else loss + self.penalty()
         objective.backward()
+
+    def precondition(self) -> None:
+        """BNP's transformation of the gradients, if the method is BNP's."""
         if self.bnp is not None:
             self.bnp.precondition()
+
+    def update(self, index: Tensor, output: Tensor, loss: Tensor) -> None:
+        """The optimizer's step, and what is kept of this one."""
         self.optimizer.step()
         self.loss_sum.add_(loss.detach())
         self.predicted.index_copy_(0, index, output.detach().argmax(1))

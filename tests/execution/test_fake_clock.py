@@ -146,7 +146,7 @@ def faked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "ask", ask)
     monkeypatch.setattr(runner, "start_forkserver", lambda modules: None)
     monkeypatch.setattr(sweep, "Child", InProcess)
-    monkeypatch.setattr(block, "configure", lambda request: None)
+    monkeypatch.setattr(block, "configure", lambda *arguments: None)
     monkeypatch.setattr(block, "Trainer", fake_trainer)
     monkeypatch.setattr(block, "time", fake_time)
     monkeypatch.setattr(block.machine, "peak_memory_bytes", lambda device: 123 * 2**20)

@@ -154,7 +154,7 @@ def test_what_differs_between_cells_widens_a_comparison() -> None:
     assert change_interval([[1.0, 1.0]], [[2.0, 2.0]]).reason == "n = 2 of 6"
 
 
-@pytest.mark.parametrize(("processes", "least"), [(1, 0.9), (3, 0.85), (6, 0.9)])
+@pytest.mark.parametrize(("processes", "least"), [(1, 0.9), (3, 0.8), (6, 0.85)])
 def test_what_differs_between_processes_is_in_the_interval(processes: int, least: float) -> None:
     """Ratios whose level moves by 2 % from process to process, and by 5 % from epoch to epoch."""
     random, covered = np.random.default_rng(processes), 0

@@ -1,0 +1,65 @@
+"""``bnpbench profile``: where the time of a step goes."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bnpbench.cli.report import Format
+from bnpbench.errors import BnpbenchError
+
+
+class Tool(StrEnum):
+    """What looks at the steps."""
+
+    torch = "torch"
+    py_spy = "py-spy"
+
+
+def profile(
+    suite: Annotated[str, typer.Argument(help="A suite file, or the name of a shipped suite.")],
+    only: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE,...", help="The cell to look at.")] = None,
+    tool: Annotated[
+        Tool, typer.Option("--with", help="torch: phases, operators, a trace. py-spy: flame graphs.")
+    ] = Tool.torch,
+    compare: Annotated[str | None, typer.Option(metavar="A,B", help="Methods to set side by side.")] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Steps to look at.")] = 50,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:i.")] = "auto",
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of the data sets.")] = None,
+    output: Annotated[Path, typer.Option(help="Folder for traces and flame graphs.")] = Path("profile"),
+    format: Annotated[Format, typer.Option(help="Of the tables.")] = Format.markdown,  # noqa: A002
+    allow_plugins: Annotated[
+        bool, typer.Option("--allow-plugins", help="Run the Python files that a suite names.")
+    ] = False,
+) -> int:
+    """Show where the time of a step goes.
+
+    By phase and by operator, one method or several side by side."""
+    from bnpbench.execution.precheck import device_index
+    from bnpbench.profiling import inspection
+    from bnpbench.report.document import RENDERERS
+    from bnpbench.suite import load_suite
+
+    if format.value not in RENDERERS:
+        raise BnpbenchError(f"--format {format.value}: a profile comes as {', '.join(RENDERERS)}")
+    loaded = load_suite(suite, allow_plugins=allow_plugins)
+    methods = [method for method in (compare or "").split(",") if method]
+    cells = inspection.choose(loaded, only or [], methods, device)
+    gpu = device_index(device) or 0
+    if tool is Tool.torch:
+        chapter, files = inspection.profile(loaded, cells, steps, data_dir, gpu, output)
+        print(RENDERERS[format.value]([chapter]))
+    else:
+        files = []
+        for cell in cells:
+            made, reason = inspection.sample(loaded, cell, data_dir, gpu, output)
+            files += made
+            if reason:
+                print(f"warning: {cell.label}: {reason}", file=sys.stderr)
+    for file in files:
+        print(f"written: {file}", file=sys.stderr)
+    return 0

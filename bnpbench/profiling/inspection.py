@@ -1,0 +1,150 @@
+"""Profiles of single cells, from the parent's side."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from bnpbench.errors import BnpbenchError
+from bnpbench.execution.children import ask, start_forkserver
+from bnpbench.execution.messages import Preflight, Probe, Profile, Profiled
+from bnpbench.execution.precheck import check_data, check_device, device_index
+from bnpbench.report.document import Chapter, Record, Section, Table
+from bnpbench.report.text import dash, fixed
+from bnpbench.results.store import folder_name
+from bnpbench.suite import Cell, Suite
+
+SHOWN = 15  # operators in the table
+RATE = 200  # samples a second
+SECONDS = 8.0  # of steps under the sampling profiler
+FORMATS = {"flamegraph": "svg", "speedscope": "speedscope.json"}
+REMEDY = (
+    "run as root, give the container the capability SYS_PTRACE, or set kernel.yama.ptrace_scope to 0 or 1; the "
+    "process is started by py-spy, so 1 is enough on Linux"
+)
+
+
+def choose(suite: Suite, only: Sequence[str], methods: Sequence[str], device: str) -> list[Cell]:
+    """The cells to profile: one, or one for each of ``methods``, of the first seed.
+
+    Raises:
+        BnpbenchError: the device or the data are not there, or the filters leave several cells.
+    """
+    check_device(device, f"--device {device}")
+    start_forkserver()
+    environment = ask(Probe(device_index(device) or 0))
+    cuda = device != "cpu" and environment["hardware"]["gpus"] > 0
+    kind: Literal["cpu", "cuda"] = "cuda" if cuda else "cpu"
+    threads = environment["hardware"]["cores"]
+    found: list[Cell] = []
+    for filters in [[*only, f"method={method}"] for method in methods] or [list(only)]:
+        cells = suite.cells(device=kind, threads=threads, only=filters, seeds=1)
+        if len(cells) > 1:
+            told = "; ".join(f"{c.label} at {c.settings.batch_size}, lr {c.settings.optimizer.lr:g}" for c in cells[:8])
+            raise BnpbenchError(
+                f"profile looks at one cell, and {len(cells)} match: {told}; narrow them down with --only, such as "
+                "--only method=bnp,batch_size=16 in two options"
+            )
+        found += cells
+    return found
+
+
+def profile(
+    suite: Suite, cells: Sequence[Cell], steps: int, data_dir: Path | None, gpu: int, folder: Path
+) -> tuple[Chapter, list[Path]]:
+    """Tables of phases and operators side by side, and the traces.
+
+    Raises:
+        BnpbenchError: a cell that cannot be run.
+    """
+    check_data({cell.settings.dataset.kind for cell in cells}, data_dir, offline=False)
+    refused = ask(Preflight(tuple(cells), data_dir, False), suite.plugins)
+    found: dict[str, Profiled] = {}
+    traces = []
+    for cell in cells:
+        if reason := refused[cell.key].not_applicable:
+            raise BnpbenchError(f"{cell.label} at batch size {cell.settings.batch_size} is not applicable: {reason}")
+        traces.append(folder / f"{folder_name(cell.label)}-{cell.settings.batch_size}.trace.json")
+        found[cell.label] = ask(Profile(cell, steps, data_dir, gpu, traces[-1].absolute()), suite.plugins)
+    title = f"Profile of {suite.name}: " + ", ".join(f"{c.label} at {c.settings.batch_size}" for c in cells)
+    note = f"Milliseconds a step, means over {steps} eager steps under torch's profiler, which itself takes time."
+    tables = (_phases(found, note), _operators(found))
+    return Chapter(suite.name, "", (Section(title, tables=tables, level=1),)), traces
+
+
+def sample(suite: Suite, cell: Cell, data_dir: Path | None, gpu: int, folder: Path) -> tuple[list[Path], str | None]:
+    """Flame graphs by py-spy: the files, and why some are missing, if any. Never fails."""
+    tool = shutil.which("py-spy") or shutil.which("py-spy", path=str(Path(sys.executable).parent))
+    if tool is None:
+        return [], "py-spy is not installed; pip install py-spy"
+    made, reason = [], None
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as private:
+        request = Path(private) / "request"
+        pickled = pickle.dumps(Profile(cell, 50, data_dir, gpu, folder))
+        request.write_bytes(pickle.dumps((suite.plugins, pickled)))
+        work = [sys.executable, "-m", "bnpbench.profiling.sampled", str(request), str(SECONDS)]
+        for format, ending in FORMATS.items():  # noqa: A001 - py-spy's word
+            path = folder / f"{folder_name(cell.label)}-{cell.settings.batch_size}.{ending}"
+            record = [tool, "record", "--format", format, "--rate", str(RATE), "--output", str(path)]
+            native = [[*record, "--native", "--", *work]] if sys.platform == "linux" else []
+            for command in [*native, [*record, "--", *work]]:
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
+                if done.returncode == 0 and path.is_file() and path.stat().st_size:
+                    made.append(path)
+                    break
+                told = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+                reason = f"py-spy could not look at the process ({told}); {REMEDY}"
+    return made, None if len(made) == len(FORMATS) else reason
+
+
+def _phases(found: dict[str, Profiled], note: str) -> Table:
+    device = any(profiled.step.device is not None for profiled in found.values())
+    columns, rows, records = ["phase"], list[list[str]](), list[Record]()
+    for label in found:
+        columns += [label, "share", *(["on the device"] if device else [])]
+    names = list(next(iter(found.values())).phases)
+    for name in [*names, "between phases", "step"]:
+        row = [name]
+        for label, profiled in found.items():
+            inside = sum(time.host for time in profiled.phases.values())
+            rest = profiled.step.host - inside
+            time = profiled.phases.get(name, profiled.step)
+            host = rest if name == "between phases" else time.host
+            row += [fixed(host, 4), f"{host / profiled.step.host:.1%}"]
+            if device:
+                row.append(dash() if time.device is None or name == "between phases" else fixed(time.device, 4))
+            records.append(Record("time by phase", method=label, quantity=f"{name}, ms a step", value=host))
+        rows.append(row)
+    launched = [f"{label}: {p.kernels:.1f} kernels a step" for label, p in found.items() if p.kernels is not None]
+    return Table("Time by phase", tuple(columns), tuple(map(tuple, rows)), (note, *launched), tuple(records))
+
+
+def _operators(found: dict[str, Profiled]) -> Table:
+    total: dict[str, float] = {}
+    for profiled in found.values():
+        for name, (time, _) in profiled.operators.items():
+            total[name] = total.get(name, 0.0) + time.host + (time.device or 0.0)
+    shown = sorted(total, key=lambda name: total[name], reverse=True)[:SHOWN]
+    columns = ["operator", *(heading for label in found for heading in (f"{label}, ms", "calls"))]
+    device = any(profiled.kernels is not None for profiled in found.values())
+    rows, records = [], list[Record]()
+    for name in shown:
+        row = [name]
+        for label, profiled in found.items():
+            if name not in profiled.operators:
+                row += [dash(), dash()]
+                continue
+            time, calls = profiled.operators[name]
+            own = time.host if time.device is None else time.device
+            row += [fixed(own, 4), f"{calls:g}"]
+            records.append(Record("time by operator", method=label, quantity=f"{name}, ms a step", value=own))
+        rows.append(tuple(row))
+    note = f"Time of its own a step, {'on the device' if device else 'on the host'}; the {len(shown)} dearest."
+    return Table("Time by operator", tuple(columns), tuple(rows), (note,), tuple(records))

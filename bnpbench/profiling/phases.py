@@ -1,0 +1,91 @@
+"""Where the time of a step goes: torch's profiler over the phases of the eager step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import cycle, islice
+from typing import Any
+
+import torch
+from torch._C._autograd import DeviceType
+from torch.profiler import ProfilerActivity, record_function
+from torch.profiler import profile as torch_profile
+
+from bnpbench import datasets
+from bnpbench.execution.messages import Profile, Profiled, Time
+from bnpbench.execution.process import configure
+from bnpbench.training.examples import examples_of
+from bnpbench.training.step import PHASES
+from bnpbench.training.trainer import Trainer
+
+STEP = "bnpbench: step"
+PREFIX = "bnpbench: "
+
+
+def profile(request: Profile) -> Profiled:
+    """Run some steps under the profiler, write the trace, and add up."""
+    settings = request.cell.settings
+    configure(settings, request.gpu)
+    device = torch.device(settings.device)
+    step = stepping(request)
+    for _ in range(request.steps):
+        step()
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
+    with torch_profile(activities=activities) as profiler:
+        for _ in range(request.steps):
+            with record_function(STEP):
+                step()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+    request.trace.parent.mkdir(parents=True, exist_ok=True)
+    profiler.export_chrome_trace(str(request.trace))
+    return _added_up(profiler, request.steps, device)
+
+
+def stepping(request: Profile) -> Callable[[], None]:
+    """A function that runs the cell's next step, batch after batch, its phases marked for the profiler."""
+    settings = request.cell.settings
+    device = torch.device(settings.device)
+    examples = examples_of(settings, datasets.root(request.data_dir), device)
+    trainer = Trainer(request.cell, examples, device)
+    trainer.step.begin_epoch(trainer.noise)
+    for phase in PHASES:
+        setattr(trainer.step, phase, _marked(phase, getattr(trainer.step, phase)))
+    order = torch.randperm(trainer.steps * settings.batch_size, generator=trainer.order)
+    wanted = min(trainer.steps, 2 * request.steps)
+    batches = cycle(list(islice(examples.training(order, settings.batch_size, seed=0), wanted)))
+    return lambda: trainer.step(*next(batches))
+
+
+def _marked(phase: str, work: Callable[..., Any]) -> Callable[..., Any]:
+    def marked(*arguments: Any) -> Any:
+        with record_function(PREFIX + phase):
+            return work(*arguments)
+
+    return marked
+
+
+def _added_up(profiler: torch_profile, steps: int, device: torch.device) -> Profiled:
+    on_device = device.type == "cuda"
+
+    def spent(host: float, kernels: float) -> Time:
+        return Time(host / steps / 1e3, kernels / steps / 1e3 if on_device else None)
+
+    averages = {event.key: event for event in profiler.key_averages() if event.device_type == DeviceType.CPU}
+    whole = {name: spent(event.cpu_time_total, event.device_time_total) for name, event in averages.items()}
+    own = {
+        name.removeprefix("aten::"): (
+            spent(event.self_cpu_time_total, event.self_device_time_total),
+            event.count / steps,
+        )
+        for name, event in averages.items()
+        if name.startswith("aten::")
+    }
+    dearest = sorted(own, key=lambda name: own[name][0].host + (own[name][0].device or 0.0), reverse=True)
+    kernels = sum(event.device_type == DeviceType.CUDA for event in profiler.events() or ())
+    return Profiled(
+        step=whole[STEP],
+        phases={phase: whole[PREFIX + phase] for phase in PHASES},
+        operators={name: own[name] for name in dearest},
+        kernels=kernels / steps if on_device else None,
+    )

@@ -1,0 +1,29 @@
+"""A process of steps for a sampling profiler: ``python -m bnpbench.profiling.sampled REQUEST SECONDS``."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import time
+from pathlib import Path
+
+from bnpbench.execution.child import load
+from bnpbench.execution.messages import Profile
+from bnpbench.execution.process import configure
+from bnpbench.profiling.phases import stepping
+
+
+def main(file: Path, seconds: float) -> None:
+    """Run steps for so long. The file is written by ``inspection.sample``, for this process alone."""
+    plugins, pickled = pickle.loads(file.read_bytes())
+    load(plugins)
+    request: Profile = pickle.loads(pickled)
+    configure(request.cell.settings, request.gpu)
+    step = stepping(request)
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        step()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), float(sys.argv[2]))

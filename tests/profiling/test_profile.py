@@ -1,0 +1,96 @@
+"""Where the time of a step goes."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from bnpbench import BNP, load_suite
+from bnpbench.execution.messages import Profile
+from bnpbench.profiling import inspection
+from bnpbench.profiling.phases import profile
+from tests.command import bnpbench, suite
+
+SUITE = """
+name = "small"
+[train]
+dataset = { kind = "synthetic", shape = [300], train = 2000, test = 50, classes = 4 }
+network = { kind = "fc", hidden = [100, 100] }
+optimizer = { kind = "sgd", lr = 0.1 }
+epochs = 2
+threads = 1
+[sweep]
+method = ["vanilla", "bn", "bnp"]
+batch_size = [1, 64]
+seed = [1, 2]
+"""
+
+
+def test_two_methods_side_by_side_and_a_trace(tmp_path: Path) -> None:
+    suite(tmp_path, SUITE, "small.toml")
+    done = bnpbench(
+        "profile", "small.toml", "--only", "batch_size=64", "--compare", "bn,bnp", "--format", "json", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    (chapter,) = json.loads(done.stdout)
+    phases, operators = chapter["sections"][0]["tables"]
+    milliseconds = {(r["method"], r["quantity"].partition(",")[0]): r["value"] for r in phases["records"]}
+    for method in ("bn", "bnp"):
+        named = [milliseconds[method, name] for name in ("data", "forward", "backward", "precondition", "update")]
+        assert all(value > 0 for value in named)
+        assert sum(named) + milliseconds[method, "between phases"] == pytest.approx(milliseconds[method, "step"])
+    assert milliseconds["bnp", "precondition"] > 2 * milliseconds["bn", "precondition"]
+    assert any("native_batch_norm" in row[0] for row in operators["rows"])
+    trace = json.loads((tmp_path / "profile" / "bnp-64.trace.json").read_text())
+    names = {event.get("name") for event in trace["traceEvents"]}
+    assert {"bnpbench: step", "bnpbench: precondition", "aten::mm"} <= names
+
+
+def test_what_is_slow_shows_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    precondition = BNP.precondition
+
+    def slow(self: BNP) -> None:
+        time.sleep(0.02)
+        precondition(self)
+
+    monkeypatch.setattr(BNP, "precondition", slow)
+    monkeypatch.setattr("bnpbench.profiling.phases.configure", lambda *arguments: None)
+    (cell,) = load_suite(suite(tmp_path, SUITE, "small.toml")).cells(
+        device="cpu", threads=1, only=["method=bnp", "batch_size=64"], seeds=1
+    )
+    found = profile(Profile(cell, 5, None, 0, tmp_path / "trace.json"))
+    assert found.phases["precondition"].host > 20
+    assert found.phases["precondition"].host > 0.5 * found.step.host
+    assert sum(phase.host for phase in found.phases.values()) == pytest.approx(found.step.host, rel=0.05)
+
+
+def test_flame_graphs_hold_the_names_of_the_method(tmp_path: Path) -> None:
+    loaded = load_suite(suite(tmp_path, SUITE, "small.toml"))
+    (cell,) = loaded.cells(device="cpu", threads=1, only=["method=bnp", "batch_size=64"], seeds=1)
+    files, reason = inspection.sample(loaded, cell, None, 0, tmp_path / "flames")
+    if reason is not None and not files:
+        pytest.skip(reason)
+    flames = (tmp_path / "flames" / "bnp-64.svg").read_text()
+    assert "precondition" in flames
+    assert "bnpbench/bnp/" in flames
+    scope = json.loads((tmp_path / "flames" / "bnp-64.speedscope.json").read_text())
+    assert any("bnpbench/bnp/" in str(frame.get("file")) for frame in scope["shared"]["frames"])
+
+
+def test_without_the_tool_the_reason_is_told_and_nothing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspection.shutil, "which", lambda *arguments, **options: None)
+    loaded = load_suite(suite(tmp_path, SUITE, "small.toml"))
+    (cell,) = loaded.cells(device="cpu", threads=1, only=["method=bnp", "batch_size=64"], seeds=1)
+    files, reason = inspection.sample(loaded, cell, None, 0, tmp_path)
+    assert (files, reason) == ([], "py-spy is not installed; pip install py-spy")
+
+
+def test_several_cells_are_too_many(tmp_path: Path) -> None:
+    suite(tmp_path, SUITE, "small.toml")
+    done = bnpbench("profile", "small.toml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "6 match" in done.stderr
+    assert "--only" in done.stderr
