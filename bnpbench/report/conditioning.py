@@ -56,7 +56,7 @@ def _over_seeds(view: View, place: Place, cells: Sequence[Cell], kind: str, name
     if not medians:
         return place.empty(quantity, "none known")
     center = statistics.median(medians)
-    digits = 0 if all(number == int(number) for number in medians) else decimals(center)
+    digits = 0 if all(number.is_integer() for number in medians) else decimals(center)
     if center < 1e-2 or center >= 1e5:
         record = Record(
             place.table, place.group, place.method, place.batch_size, quantity, center, min(medians), max(medians)

@@ -12,7 +12,7 @@ from bnpbench.report.document import RENDERERS, Chapter, Record, Section, Table
 from bnpbench.report.groups import layout
 from bnpbench.report.references import references
 from bnpbench.report.selection import selection
-from bnpbench.report.summary import damaged, deviations, overview, settings, strays, unfinished
+from bnpbench.report.summary import damaged, deviations, overview, remarks, settings, strays, unfinished
 from bnpbench.report.text import dash, decimals, fixed, significant
 from bnpbench.report.timing import time_to_accuracy, timing
 from bnpbench.report.view import View, views
@@ -61,6 +61,7 @@ def _sections(view: View) -> list[Section]:
         costs(view, groups),
         references(view),
         unfinished(view, arranged.groups),
+        remarks(view),
         strays(view),
         settings(view, arranged),
     ]

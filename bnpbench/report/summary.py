@@ -106,6 +106,16 @@ def unfinished(view: View, groups: Sequence[Group]) -> Section | None:
     )
 
 
+def remarks(view: View) -> Section | None:
+    """What cells that were measured to their end have to say, such as the rate at which their images came."""
+    said: dict[str, list[Cell]] = {}
+    for cell in view.cells:
+        if cell.ok and cell.row.get("message"):
+            said.setdefault(str(cell.row["message"]), []).append(cell)
+    lines = [f"{message} ({_labels(cells)})" for message, cells in list(said.items())[:_SHOWN]]
+    return Section("Remarks", tuple(lines)) if lines else None
+
+
 def strays(view: View) -> Section | None:
     """Cells in the folder that the suite, as it is now, does not name."""
     places: dict[tuple[str, str, str], list[Cell]] = {}

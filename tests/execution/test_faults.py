@@ -8,6 +8,6 @@ from tests.benchmarks.fault_injection import inject
 
 
 def test_kills_at_random_moments_lose_nothing(tmp_path: Path) -> None:
-    tally = inject(tmp_path, kills=5, cells=12)
-    assert tally.kills.total() == 5
+    tally = inject(tmp_path, kills=4, cells=9)
+    assert tally.kills.total() == 4
     assert tally.faults == 0, tally

@@ -67,7 +67,9 @@ def test_what_is_slow_shows_where_it_is(tmp_path: Path, monkeypatch: pytest.Monk
     assert sum(phase.host for phase in found.phases.values()) == pytest.approx(found.step.host, rel=0.05)
 
 
-def test_flame_graphs_hold_the_names_of_the_method(tmp_path: Path) -> None:
+def test_a_flame_graph_holds_the_names_of_the_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspection, "FORMATS", {"flamegraph": "svg"})  # the other takes as long again
+    monkeypatch.setattr(inspection, "SECONDS", 5.0)
     loaded = load_suite(suite(tmp_path, SUITE, "small.toml"))
     (cell,) = loaded.cells(device="cpu", threads=1, only=["method=bnp", "batch_size=64"], seeds=1)
     files, reason = inspection.sample(loaded, cell, None, 0, tmp_path / "flames")
@@ -76,8 +78,6 @@ def test_flame_graphs_hold_the_names_of_the_method(tmp_path: Path) -> None:
     flames = (tmp_path / "flames" / "bnp-64.svg").read_text()
     assert "precondition" in flames
     assert "bnpbench/bnp/" in flames
-    scope = json.loads((tmp_path / "flames" / "bnp-64.speedscope.json").read_text())
-    assert any("bnpbench/bnp/" in str(frame.get("file")) for frame in scope["shared"]["frames"])
 
 
 def test_without_the_tool_the_reason_is_told_and_nothing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

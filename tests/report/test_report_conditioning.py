@@ -32,7 +32,7 @@ def test_medians_over_iterations_of_each_preconditioner(make: Callable[..., Made
     row = next(line for line in text.splitlines() if line.startswith("| bnp") and "| batch " in line)
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells == [
-        "bnp", "60", "batch", "3000 (2000–4000)", "– (none known)", "3 (2–4)", "– (none known)",
+        "bnp", "60", "batch", "3,000 (2,000–4,000)", "– (none known)", "3 (2–4)", "– (none known)",
         "1.00e-04 (1.0e-04–1.0e-04)", "59 (59–59)", "– (none known)",
     ]  # fmt: skip
     assert "| batch, damped" in text
