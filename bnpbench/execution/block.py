@@ -20,9 +20,9 @@ from bnpbench.execution.messages import Epoch, Finished, RunBlock
 from bnpbench.execution.process import configure, failure, random_state, set_random_state
 from bnpbench.measure import machine
 from bnpbench.measure.conditioning import Probe
+from bnpbench.measure.costs import Costs
 from bnpbench.suite import Cell
 from bnpbench.training import state
-from bnpbench.training.accounting import Costs
 from bnpbench.training.engines import Preparation
 from bnpbench.training.examples import Examples, Streamed, examples_of
 from bnpbench.training.trainer import Row, Trainer, diverged

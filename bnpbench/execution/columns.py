@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from bnpbench.measure.costs import Columns
 from bnpbench.suite import Block, Cell
 
 
-def identity(cell: Cell, block: Block, costs: Any) -> dict[str, Any]:
+def identity(cell: Cell, block: Block, costs: Columns) -> dict[str, Any]:
     """Who the cell is, and what its step costs.
 
     Args:
         cell: of the block.
         block: in which it is measured.
-        costs: its ``training.accounting.Columns``.
+        costs: its ``measure.costs.Columns``.
     """
     settings = cell.settings
     return {

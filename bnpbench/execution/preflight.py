@@ -7,8 +7,9 @@ from typing import Any
 
 from bnpbench import datasets, networks
 from bnpbench.execution.messages import Preflight
+from bnpbench.measure.costs import Costs
 from bnpbench.suite import Settings
-from bnpbench.training.accounting import Costs, costs
+from bnpbench.training.accounting import costs
 
 NOT_IN_COSTS = {"seed": 1, "epochs": 1, "train_limit": None, "validation": 0.0, "threads": 1, "device": "cpu"}
 

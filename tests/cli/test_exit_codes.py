@@ -34,9 +34,10 @@ def test_report_prints_what_run_printed(measured: Path) -> None:
     assert "| bnp" in done.stdout
 
 
-def test_report_needs_no_torch(measured: Path) -> None:
+@pytest.mark.parametrize("arguments", [["report"], ["run", "tiny.toml", "--fresh", "--quiet"]])
+def test_only_children_import_torch(arguments: list[str], measured: Path) -> None:
     code = (
-        "import sys; from bnpbench.cli import run; code = run(['report']); "
+        f"import sys; from bnpbench.cli import run; code = run({arguments}); "
         "sys.exit(code or any(name.partition('.')[0] == 'torch' for name in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=measured, capture_output=True, check=False)

@@ -17,8 +17,8 @@ from bnpbench import load_suite, run_suite
 from bnpbench.execution import child
 from bnpbench.execution.messages import Done, Probe
 from bnpbench.measure.clock import Reading
+from bnpbench.measure.costs import Costs
 from bnpbench.report import render
-from bnpbench.training.accounting import Costs
 
 SNAPSHOT = Path(__file__).parent / "snapshots" / "fake_clock.md"
 SUITE = """

@@ -1,0 +1,34 @@
+"""What a step of a cell costs, as columns of the results. No torch: they go from process to process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns of the ``cells`` table that need no training.
+
+    Attributes:
+        parameters: trained numbers of the network.
+        flops_model: matrix products and convolutions of one step of the network without the method.
+        flops_method_predicted: by the published formula, where there is one.
+        flops_method_counted: by running the plain algorithm under the counter, where there is one.
+        flops_method_executed: an eager step with the method minus the same step without it.
+        operators_per_step: aten operators that an eager step dispatches.
+    """
+
+    parameters: int
+    flops_model: int
+    flops_method_predicted: int | None = None
+    flops_method_counted: int | None = None
+    flops_method_executed: int | None = None
+    operators_per_step: int | None = None
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Columns of a cell, or the reason why its method has no meaning there."""
+
+    columns: Columns
+    not_applicable: str | None = None
