@@ -82,9 +82,9 @@ def stop_forkserver() -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def ask(request: Any, plugins: tuple[PluginFile, ...] = ()) -> Any:
+def ask(request: Any, plugins: tuple[PluginFile, ...] = (), log: Path | None = None) -> Any:
     """The answer to a request that takes a moment; its errors are raised here."""
-    child = Child(request, plugins)
+    child = Child(request, plugins, log)
     try:
         while True:
             connection.wait([child.channel, child.process.sentinel])

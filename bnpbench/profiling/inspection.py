@@ -71,7 +71,10 @@ def profile(
         if reason := refused[cell.key].not_applicable:
             raise BnpbenchError(f"{cell.label} at batch size {cell.settings.batch_size} is not applicable: {reason}")
         traces.append(folder / f"{folder_name(cell.label)}-{cell.settings.batch_size}.trace.json")
-        found[cell.label] = ask(Profile(cell, steps, data_dir, gpu, traces[-1].absolute()), suite.plugins)
+        request = Profile(cell, steps, data_dir, gpu, traces[-1].absolute())
+        found[cell.label] = ask(
+            request, suite.plugins, folder.absolute() / "profile.log"
+        )  # the profiler's own messages
     title = f"Profile of {suite.name}: " + ", ".join(f"{c.label} at {c.settings.batch_size}" for c in cells)
     note = f"Milliseconds a step, means over {steps} eager steps under torch's profiler, which itself takes time."
     tables = (_phases(found, note), _operators(found))

@@ -98,6 +98,21 @@ def test_a_claim_decides_when_it_is_asked_to(least: float | None, code: int, mea
     assert bnpbench("report", cwd=measured).returncode == 0
 
 
+def test_a_bug_is_told_as_such(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from bnpbench import cli
+
+    def faulty(*arguments: object, **options: object) -> None:
+        raise ZeroDivisionError("no such number")
+
+    monkeypatch.setattr(cli, "app", faulty)
+    assert cli.run(["report"]) == 70
+    errors = capsys.readouterr().err
+    assert "a bug in bnpbench: ZeroDivisionError: no such number" in errors
+    assert "Traceback" not in errors
+    assert cli.run(["--debug", "report"]) == 70
+    assert "Traceback" in capsys.readouterr().err
+
+
 def test_the_command_line_starts_light() -> None:
     code = (
         "import sys, bnpbench, bnpbench.cli; heavy = {'torch', 'pandas', 'pydantic', 'rich'}; "
