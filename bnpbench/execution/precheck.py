@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal
 
 from bnpbench.datasets import files, storage
 from bnpbench.errors import DataError, DeviceError
@@ -30,6 +31,15 @@ def check_device(asked: str, where: str) -> None:
     count = None if asked == "auto" or index is None else _driver_count()
     if count is not None and index is not None:
         demand_device(where, index, count)
+
+
+def resolve_device(asked: str, count: int) -> Literal["cpu", "cuda"]:
+    """What ``--device`` means where torch sees so many devices. Raises DeviceError."""
+    index = device_index(asked)
+    if index is None or (asked == "auto" and not count):
+        return "cpu"
+    demand_device(f"--device {asked}", index, count)
+    return "cuda"
 
 
 def demand_device(where: str, index: int, count: int) -> None:

@@ -7,13 +7,13 @@ from collections.abc import Sequence, Set
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from bnpbench.errors import BnpbenchError, DeviceError
 from bnpbench.execution.children import ask, start_forkserver
 from bnpbench.execution.messages import Preflight, Probe
 from bnpbench.execution.options import Options, Outcome
-from bnpbench.execution.precheck import check_data, check_device, demand_device, device_index
+from bnpbench.execution.precheck import check_data, check_device, device_index, resolve_device
 from bnpbench.execution.progress import Progress, Silent
 from bnpbench.execution.sweep import Sweep
 from bnpbench.results import Results, Store, check_writable, read_results
@@ -43,7 +43,7 @@ def execute(suite: Suite, options: Options, progress: Progress) -> Outcome:
     start_forkserver(["sklearn.datasets"] if "digits" in kinds else [])
     gpu = device_index(options.device) or 0
     environment = ask(Probe(gpu))
-    device = _device(options.device, gpu, environment["hardware"]["gpus"])
+    device = resolve_device(options.device, environment["hardware"]["gpus"])
     cores = environment["hardware"]["cores"]
     auto: dict[str, Any] = {"device": device, "threads": max(cores // options.jobs, 1), "epochs": options.epochs}
     store = Store(options.out, suite.name, environment)
@@ -107,14 +107,6 @@ def _check(suite: Suite, kinds: Set[str], options: Options) -> None:
         check_device("cuda", 'device = "cuda"')
     check_data(kinds, options.data_dir, options.offline)
     check_writable(options.out)
-
-
-def _device(asked: str, gpu: int, gpus: int) -> Literal["cpu", "cuda"]:
-    """What ``--device`` means where torch sees so many GPUs."""
-    if asked == "cpu" or (asked == "auto" and not gpus):
-        return "cpu"
-    demand_device(f"--device {asked}", gpu, gpus)
-    return "cuda"
 
 
 def _sharded(blocks: Sequence[Block], shard: tuple[int, int] | None) -> tuple[Block, ...]:

@@ -9,12 +9,11 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 from bnpbench.errors import BnpbenchError
 from bnpbench.execution.children import ask, start_forkserver
 from bnpbench.execution.messages import Preflight, Probe, Profile, Profiled
-from bnpbench.execution.precheck import check_data, check_device, device_index
+from bnpbench.execution.precheck import check_data, check_device, device_index, resolve_device
 from bnpbench.report.document import Chapter, Record, Section, Table
 from bnpbench.report.text import dash, fixed
 from bnpbench.results.store import folder_name
@@ -39,8 +38,7 @@ def choose(suite: Suite, only: Sequence[str], methods: Sequence[str], device: st
     check_device(device, f"--device {device}")
     start_forkserver()
     environment = ask(Probe(device_index(device) or 0))
-    cuda = device != "cpu" and environment["hardware"]["gpus"] > 0
-    kind: Literal["cpu", "cuda"] = "cuda" if cuda else "cpu"
+    kind = resolve_device(device, environment["hardware"]["gpus"])
     threads = environment["hardware"]["cores"]
     found: list[Cell] = []
     for filters in [[*only, f"method={method}"] for method in methods] or [list(only)]:

@@ -44,6 +44,18 @@ def test_the_driver_is_asked_for_what_is_not_there(
             precheck.check_device(asked, "--device")
 
 
+@pytest.mark.parametrize(
+    ("asked", "count", "device"), [("auto", 0, "cpu"), ("auto", 2, "cuda"), ("cpu", 2, "cpu"), ("cuda:1", 2, "cuda")]
+)
+def test_what_a_device_stands_for(asked: str, count: int, device: str) -> None:
+    assert precheck.resolve_device(asked, count) == device
+
+
+def test_a_device_that_torch_does_not_see() -> None:
+    with pytest.raises(DeviceError, match="sees no CUDA device"):
+        precheck.resolve_device("cuda", 0)
+
+
 def test_without_a_driver_there_are_no_devices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(precheck, "CUDA_DRIVER", ("no-such-library.so",))
     monkeypatch.setattr(precheck, "ROCM", tmp_path / "none")
