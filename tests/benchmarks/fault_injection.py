@@ -106,8 +106,9 @@ def start(suite: Path, out: Path) -> subprocess.Popen[bytes]:
 
 def disturb(process: subprocess.Popen[bytes], out: Path, draws: random.Random, tally: Tally, kills: int) -> None:
     """Kill something now and then from the moment the first cell has begun, until the parent is dead or done."""
+    started = time.time()
     while process.poll() is None and tally.kills.total() < kills:
-        if not measuring(process):
+        if not (begun(out, started) and measuring(process)):
             time.sleep(0.005)
             continue
         time.sleep(draws.expovariate(1 / 0.3))
@@ -128,6 +129,11 @@ def disturb(process: subprocess.Popen[bytes], out: Path, draws: random.Random, t
         if victim != "child":
             process.wait(PATIENCE)
             psutil.wait_procs(children, timeout=PATIENCE)
+
+
+def begun(out: Path, started: float) -> bool:
+    """Whether a cell has begun since then: its log is made first."""
+    return any(path.stat().st_mtime > started for path in out.glob("*/*/logs/*.log"))
 
 
 def measuring(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
