@@ -37,7 +37,7 @@ def describe(gpu: int = 0) -> dict[str, Any]:
         "gpus": torch.cuda.device_count(),
     }
     software = {
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),  # its own class would bring torch to whoever reads the answer
         "torchvision": version("torchvision"),
         "cuda": torch.version.cuda,
         "cudnn": torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None,
