@@ -53,8 +53,7 @@ class Reporter(Silent):
 
     def __init__(self, now: Any = time.monotonic) -> None:
         self.now = now
-        self.cells = self.done = self.failed = self.kept = 0
-        self.work = self.worked = 0.0
+        self.worked = 0.0
         self.begin: float | None = None
 
     def start(self, blocks: Sequence[Block]) -> None:

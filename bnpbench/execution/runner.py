@@ -83,7 +83,7 @@ def _measure(
 
 def _scores(store: Store, trials: Sequence[Cell], by: str) -> dict[str, float]:
     """The last value of a column, for each trial that ended well, by its key."""
-    results = read_results(store.folder.parent.parent)
+    results = read_results(store.suite_folder)
     ok = set(results.cells.key[results.cells.status == "ok"]) & {trial.key for trial in trials}
     epochs = results.epochs[results.epochs.key.isin(ok) & (results.epochs.environment == store.environment["id"])]
     last = epochs.sort_values("epoch").groupby("key")[by].last()

@@ -118,7 +118,7 @@ def layout(cells: Sequence[Cell]) -> Layout:
         tables = {path.rpartition(".")[0] for path in paths}
         for path in paths:
             if path not in tables:  # another cell's value may be empty where this one's is a table
-                differing[path] = [_at(cell, path) for cell in cells]
+                differing[path] = [setting(cell, path) for cell in cells]
     return Layout(tuple(cells), {path: values for path, values in differing.items() if len(_distinct(values)) > 1})
 
 
@@ -140,7 +140,8 @@ def _paths(name: str, value: Any) -> Iterable[str]:
         yield name
 
 
-def _at(cell: Cell, path: str) -> Any:
+def setting(cell: Cell, path: str) -> Any:
+    """A cell's setting by its dotted name; None where it has none."""
     value: Any = cell.settings
     for name in path.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None
