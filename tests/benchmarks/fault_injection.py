@@ -24,6 +24,7 @@ import pandas as pd
 import psutil
 
 from bnpbench import read_results
+from tests.timeless import timeless
 
 SUITE = """
 name = "faults"
@@ -41,7 +42,6 @@ seed = [{seeds}]
 [measure]
 interleave = {interleave}
 """
-NO_TWO_RUNS_SHARE = ("seconds", "joules", "mhz", "memory", "started", "finished", "throttled", "outlier", "commit")
 PATIENCE = 180.0  # seconds until a run that does not end is a fault
 
 
@@ -160,9 +160,8 @@ def compare(out: Path, undisturbed: Path, tally: Tally) -> None:
 
 
 def rows(table: pd.DataFrame, key: str) -> pd.DataFrame:
-    columns = [name for name in table.columns if not any(word in name for word in NO_TWO_RUNS_SHARE)]
-    mine = table.loc[table.key == key, columns].drop(columns=["turn", "log"], errors="ignore")
-    return mine.sort_values([name for name in ("epoch",) if name in columns]).reset_index(drop=True)
+    """A cell's rows, but for the turn, which a cell has none of that ran again alone."""
+    return timeless(table[table.key == key], "turn", "log", "commit")
 
 
 def main() -> int:

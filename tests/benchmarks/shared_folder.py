@@ -16,9 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bnpbench import read_results
-
-sys.path.insert(0, str(Path(__file__).parent))
-from fault_injection import PATIENCE, SUITE, Tally, compare
+from tests.benchmarks.fault_injection import PATIENCE, SUITE, Tally, compare
 
 
 def start(suite: Path, out: Path) -> subprocess.Popen[str]:

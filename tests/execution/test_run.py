@@ -11,6 +11,7 @@ import pytest
 
 from bnpbench import load_suite, read_results, run_suite
 from bnpbench.errors import BnpbenchError, DataError, DeviceError, SuiteError
+from tests.timeless import timeless
 
 SMALL = """
 name = "small"
@@ -28,20 +29,12 @@ seed = [1, 2]
 {rest}
 """
 INTERLEAVED = '[measure]\ninterleave = ["method"]\nwarmup_epochs = 1\n'
-TIMES = ("seconds", "joules", "mhz", "memory", "started", "finished", "throttled", "outlier")
 
 
 def write(folder: Path, rest: str = "", train: str = "") -> Path:
     path = folder / "small.toml"
     path.write_text(SMALL.format(rest=rest, train=train))
     return path
-
-
-def timeless(table: pd.DataFrame) -> pd.DataFrame:
-    """A table without what no two runs share, in a fixed order."""
-    columns = [c for c in table.columns if not any(word in c for word in TIMES)]
-    order = [c for c in ("key", "epoch") if c in columns]
-    return table[columns].sort_values(order).reset_index(drop=True)
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +95,7 @@ def test_interleaving_and_jobs_change_no_result(interleaved: Path, tmp_path: Pat
     results = read_results(interleaved)
     drop = {"block", "turn", "suite", "environment", "log", "commit", "dirty"}
     for ours, theirs in ((results.epochs, alone.epochs), (results.cells, alone.cells)):
-        ours, theirs = (timeless(t).drop(columns=drop, errors="ignore") for t in (ours, theirs))
+        ours, theirs = (timeless(t, *drop) for t in (ours, theirs))
         pd.testing.assert_frame_equal(ours, theirs)
 
 
