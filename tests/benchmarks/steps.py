@@ -1,0 +1,116 @@
+"""What a step costs, method by method and engine by engine, all in turn in one process.
+
+    python tests/benchmarks/steps.py [--network fc|cnn|resnet20] [--batch-sizes 1,16,60,256,512]
+                                     [--runs vanilla,bn,bnp,vanilla/compiled,…] [--rounds 21] [--seconds 0.05]
+
+Random images of CIFAR-10's shape, SGD, one thread. A run is ``method[/engine[/memory format]]``. Each round times some
+steps of every run forwards and backwards (A B C C B A); printed are the median step and, against every other run, the
+median of the rounds' ratios with its 95 % bootstrap interval.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.stats import bootstrap
+
+from bnpbench.suite import Cell, Settings
+from bnpbench.training.examples import Resident
+from bnpbench.training.trainer import Trainer
+
+FC = {"kind": "fc", "hidden": (100, 100)}
+NETWORKS: dict[str, Any] = {"fc": FC, "cnn": "cnn", "resnet20": {"kind": "resnet", "depth": 20}}
+RUNS = "vanilla,bn,bnp,vanilla/compiled,bn/compiled,bnp/compiled"
+
+
+class Random(Resident):
+    """Random images and labels."""
+
+    def __init__(self, shape: tuple[int, ...], count: int) -> None:
+        generator = torch.Generator().manual_seed(0)
+        self.images = torch.rand(count, *shape, generator=generator)
+        self.labels = torch.randint(10, (count,), generator=generator)
+        self.input_shape, self.classes = shape, 10
+
+
+def prepared(run: str, network: str, batch_size: int, count: int) -> tuple[Any, list[Any]]:
+    """The call of a run's step, and arguments for some of them."""
+    method, engine, *_ = [*run.split("/"), "eager"]
+    settings = Settings.model_validate(
+        {
+            "dataset": "cifar10",
+            "network": NETWORKS[network],
+            "method": method,
+            "optimizer": {"kind": "sgd", "lr": 0.01},
+            "batch_size": batch_size,
+            "epochs": 1,
+            "device": "cpu",
+            "engine": engine,
+            "threads": 1,
+        }
+    )
+    shape = (3072,) if network == "fc" else (3, 32, 32)
+    trainer = Trainer(Cell(settings), Random(shape, count), torch.device("cpu"))
+    trainer.prepare()
+    batches = list(trainer.examples.training(torch.randperm(count)[: count // batch_size * batch_size], batch_size, 0))
+    return trainer.engine.call, batches
+
+
+def timed(call: Any, batches: list[Any], first: int, steps: int) -> float:
+    begin = time.perf_counter()
+    for number in range(first, first + steps):
+        call(*batches[number % len(batches)])
+    return (time.perf_counter() - begin) / steps
+
+
+def measure(runs: dict[str, tuple[Any, list[Any]]], rounds: int, seconds: float) -> dict[str, list[float]]:
+    """Seconds a step in each round."""
+    fastest = min(timed(call, batches, 0, 5) for call, batches in runs.values())
+    fastest = min([fastest, *(timed(call, batches, 5, 3) for call, batches in runs.values())])
+    steps = max(3, int(seconds / fastest))
+    found: dict[str, list[float]] = {name: [] for name in runs}
+    for number in range(rounds):
+        sums = dict.fromkeys(runs, 0.0)
+        for name in [*runs, *reversed(runs)]:
+            sums[name] += timed(*runs[name], number * steps, steps) / 2
+        for name, value in sums.items():
+            found[name].append(value)
+    return found
+
+
+def ratio(ours: list[float], theirs: list[float]) -> str:
+    ratios = np.array(ours) / np.array(theirs)
+    if np.ptp(ratios) == 0:
+        return f"{ratios[0]:.3f}"
+    interval = bootstrap((ratios,), np.median, n_resamples=2000, rng=0).confidence_interval
+    return f"{median(ratios):.3f} [{interval.low:.3f}, {interval.high:.3f}]"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--network", choices=NETWORKS, default="fc")
+    parser.add_argument("--batch-sizes", default="1,16,60,256,512")
+    parser.add_argument("--runs", default=RUNS)
+    parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--seconds", type=float, default=0.05, help="of the fastest run, in each turn")
+    parser.add_argument("--examples", type=int, default=20_000)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    for batch_size in map(int, options.batch_sizes.split(",")):
+        torch._dynamo.reset()
+        names = options.runs.split(",")
+        runs = {name: prepared(name, options.network, batch_size, options.examples) for name in names}
+        found = measure(runs, options.rounds, options.seconds)
+        print(f"{options.network}, N = {batch_size}", flush=True)
+        for name, values in found.items():
+            against = "  ".join(f"/{other} {ratio(values, found[other])}" for other in names if other != name)
+            print(f"  {name:18} {median(values) * 1e6:10.1f} us  {against}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
