@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from bnpbench.bnp import BNP
+from bnpbench.bnp.costs import bnp_flops, lean_bnp_flops
 from bnpbench.errors import NotApplicable, SuiteError
 from bnpbench.layers import AveragedBatchNorm, BatchRenorm, FourThings, Normalization
 from bnpbench.networks import build
@@ -29,6 +30,9 @@ from bnpbench.suite.vocabulary import (
     Settings,
 )
 from bnpbench.suite.vocabulary import FourThings as FourThingsOptions
+
+LEAN_CALLS = 200_000
+"""Operations that would take as long as what the lean form costs beside its own: calls from autograd into Python."""
 
 _BATCH_NORMS: tuple[type[nn.Module], ...] = (nn.BatchNorm1d, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
@@ -118,7 +122,16 @@ def preconditioner(settings: Settings, model: nn.Module) -> BNP | None:
         standardize=options.standardize,
         count="forward",  # the training step takes every forward pass to a backward one
         layers=None if options.first_layer else (lambda name, module: name != first),
+        lean=partial(_costs_less_lean, settings) if options.form == "auto" else None,
     )
+
+
+def _costs_less_lean(settings: Settings, name: str, module: nn.Module) -> bool:
+    """Whether the lean form of BNP is the cheaper one on a dense layer."""
+    assert isinstance(module, nn.Linear)
+    shape = module.in_features, module.out_features, settings.batch_size
+    calls = 0 if settings.engine == "compiled" else LEAN_CALLS
+    return lean_bnp_flops(*shape) + calls < bnp_flops(*shape)
 
 
 def penalty(settings: Settings, model: nn.Module) -> Callable[[], Tensor] | None:

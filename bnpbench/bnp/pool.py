@@ -102,6 +102,7 @@ class Layer:
             ``torch.autograd.grad`` whose result is about to be put there.
         known: ``.grad`` when it was last known to hold the gradients of the whole pool.
         uncertain: whether any call has a share that only the device knows.
+        preconditioned: whether ``.grad`` came preconditioned out of the backward pass, in the lean form.
         compiled_sums: shifted sums of calls inside compiled modules, ``[S1 | S2 | rows, examples, outputs]``.
     """
 
@@ -126,7 +127,7 @@ class Layer:
         self.late: Arrivals | None = None
         self.known = Gradient(None)
         self.scales: dict[tuple[int, int], float | Tensor] = {}
-        self.compiled = self.uncertain = False
+        self.compiled = self.uncertain = self.preconditioned = False
 
     @property
     def weight(self) -> Tensor:
@@ -236,12 +237,12 @@ class Layer:
     def empty(self) -> None:
         """Forget all rows: their gradients were used."""
         self.pool.clear()
-        self.late, self.uncertain = None, False
+        self.late, self.uncertain, self.preconditioned = None, False, False
         if self.compiled:
             self.compiled_sums.zero_()
             self.compiled = False
 
-    def scale(self, call: Call) -> float | Tensor:
+    def scale_of(self, call: Call) -> float | Tensor:
         """q^2 of the pooled rows."""
         counts = call.examples, call.outputs
         if counts not in self.scales:

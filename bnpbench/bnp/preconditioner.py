@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from bnpbench.bnp.hook import ForwardHook
+from bnpbench.bnp.lean import LeanProduct, Linear
 from bnpbench.bnp.pool import Backward, Layer, has_nonzero
-from bnpbench.bnp.running import Options, Running
+from bnpbench.bnp.running import Options, Running, Terms, precondition
 from bnpbench.bnp.tracking import Predicate, find_layers
 from bnpbench.errors import StatisticsError
 
@@ -59,6 +60,10 @@ class BNP:
         count: when a call counts. "backward": when a gradient reaches its output, as said above. "forward": at once, as
             in a compiled module - the same thing, for two calls from autograd into Python less per layer and step, in a
             loop that takes every forward pass in training mode to its backward pass and to :meth:`precondition`.
+        lean: a predicate on (name, module) for tracked layers of class :class:`bnpbench.bnp.lean.Linear`: their
+            gradients come preconditioned out of the backward pass, which costs less while the batch is small beside
+            the layer's width. The statistics are then final at the first gradient of a backward pass, so it asks for
+            count="forward", one call of each layer and one backward pass a step, and a single process.
 
     Attributes:
         layers: names of the tracked layers.
@@ -81,6 +86,7 @@ class BNP:
         layers: Predicate | None = None,
         process_group: dist.ProcessGroup | Literal[False] | None = None,
         count: Literal["backward", "forward"] = "backward",
+        lean: Predicate | None = None,
     ) -> None:
         if statistics not in ("running", "batch"):
             raise ValueError(f"statistics must be 'running' or 'batch', not {statistics!r}")
@@ -88,6 +94,8 @@ class BNP:
             raise ValueError(f"count must be 'backward' or 'forward', not {count!r}")
         if not 0 <= rho <= 1 or eps1 < 0 or eps2 < 0:
             raise ValueError(f"BNP needs rho in [0, 1] and damping of at least 0, not {rho=}, {eps1=}, {eps2=}")
+        if lean is not None and count != "forward":
+            raise ValueError('the lean form needs its statistics in the backward pass: give count="forward" with it')
         self.options = Options(rho, eps1, eps2, statistics == "batch", scale, center, standardize)
         self.process_group = process_group
         tracked, self.skipped = find_layers(model, layers)
@@ -98,11 +106,19 @@ class BNP:
         self._handles: list[RemovableHandle] = [
             layer.module.register_forward_hook(ForwardHook(layer), with_kwargs=True) for layer in self._layers
         ]
+        for layer in self._layers:
+            if lean is not None and isinstance(layer.module, Linear) and lean(layer.name, layer.module):
+                layer.module.product = LeanProduct(layer, self._finish)
 
     @property
     def layers(self) -> tuple[str, ...]:
         """Names of the tracked layers, in the model's order."""
         return tuple(layer.name for layer in self._layers)
+
+    @property
+    def lean(self) -> tuple[str, ...]:
+        """Names of the tracked layers in the lean form."""
+        return tuple(layer.name for layer in self._layers if "product" in layer.module.__dict__)
 
     def precondition(self) -> None:
         """Fold the rows of this step into the running values and rewrite ``.grad`` of the tracked layers in place.
@@ -164,6 +180,7 @@ class BNP:
         self._handles.clear()
         for layer in self._layers:
             layer.empty()
+            layer.module.__dict__.pop("product", None)
 
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError("BNP is bound to its model by hooks: make one for the copied model and load its state_dict()")
@@ -194,12 +211,29 @@ class BNP:
             without_rows = [layer for layer in without_rows if not running.holds_rows(sums, layer)]
             _refuse_gradients(without_rows)
             active = [layer for layer in active if layer not in without_rows]
+        if not active and sums is None:
+            return
+        terms = running.terms or self._fold(running, active, sums)
+        for layer in active:
+            if not layer.preconditioned:
+                precondition(layer, *terms[layer])
+        running.terms = None
+
+    def _fold(self, running: Running, active: list[Layer], sums: Tensor | None) -> dict[Layer, Terms]:
+        """Take the rows of ``active`` into the running values."""
         if sums is None and any(layer.compiled or layer.uncertain for layer in active):
             sums = running.shifted_sums(active)
-        if sums is not None:
-            running.step(active, *running.statistics_of_sums(sums), self.options)
-        elif active:
-            running.step(active, *running.local_statistics(active), self.options)
+        found = running.local_statistics(active) if sums is None else running.statistics_of_sums(sums)
+        return running.fold(*found, self.options)
+
+    @torch.no_grad()
+    def _finish(self, layer: Layer) -> Terms:
+        """The terms of a layer in the lean form. The first to ask, in a backward pass, folds in the rows of all."""
+        running = next(running for running in self._running if layer in running.members)
+        if running.terms is None:
+            self._fold(running, [one for one in running.layers if one.has_rows], sums=None)
+        assert running.terms is not None
+        return running.terms[layer]
 
     def _place(self) -> None:
         """Lay the running values out where the weights are, at first and after the model was moved or cast."""

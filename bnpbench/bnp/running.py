@@ -15,6 +15,9 @@ from torch import Tensor
 from bnpbench.bnp.algorithms import conv_scale, precondition_conv_, precondition_dense_, update_running
 from bnpbench.bnp.pool import Layer
 
+Terms = tuple[Tensor, Tensor, float | Tensor]
+"""What steps 4 and 5 need of a layer: mu and 1 / sigma~^2, both (n,), and q^2."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -34,6 +37,7 @@ class Running:
 
     Attributes:
         values: (2 n,), the running means of all layers, then the running variances.
+        terms: of this step, by layer, once its statistics are folded in; else None.
     """
 
     def __init__(self, layers: Sequence[Layer], device: torch.device, dtype: torch.dtype) -> None:
@@ -57,6 +61,7 @@ class Running:
         self.group_of_channel = torch.arange(len(group_sizes)).repeat_interleave(group_sizes).to(device)
         self.group_sizes = group_sizes.to(device)
         self.inputs = torch.tensor([layer.inputs for layer in layers], dtype=torch.float64).to(device)
+        self.terms: dict[Layer, Terms] | None = None
 
     def fits(self) -> bool:
         """Whether the layers are still where they were, and as wide; a model is moved or cast as a whole."""
@@ -70,7 +75,7 @@ class Running:
     def local_statistics(self, active: Sequence[Layer]) -> tuple[Tensor, dict[Layer, float | Tensor]]:
         """Step 1 where the host knows every count: means and variances end to end (2 n,), and q^2 of each layer."""
         pooled = {layer: layer.pooled() for layer in active}
-        scales = {layer: layer.scale(call) for layer, call in pooled.items()}
+        scales = {layer: layer.scale_of(call) for layer, call in pooled.items()}
         calls = [pooled.get(layer) or layer.resting() for layer in self.layers]
         means = [call.mean for call in calls]
         variances = [call.variance for call in calls if call.variance is not None]
@@ -124,30 +129,26 @@ class Running:
         statistics = torch.where((rows > 0).repeat(2), statistics, self.values)
         return statistics, dict(zip(self.layers, scales.unbind(), strict=True))
 
-    def step(
-        self,
-        active: Sequence[Layer],
-        statistics: Tensor,
-        scales: dict[Layer, float | Tensor],
-        options: Options,
-    ) -> None:
-        """Steps 2 to 5: update the running values of all layers, rewrite the gradients of ``active``."""
+    def fold(self, statistics: Tensor, scales: dict[Layer, float | Tensor], options: Options) -> dict[Layer, Terms]:
+        """Steps 2 and 3: update the running values of all layers; the terms of those that have a scale."""
         update_running(self.values, statistics, options.rho)
         variance = statistics[self.length :] if options.batch else self.variance
         if options.standardize:  # sigma~^2 = sigma^2 + eps1 max(sigma^2) + eps2, the maximum over each group
             largest = torch.segment_reduce(variance, "max", lengths=self.group_sizes, unsafe=True)
             largest = largest.index_select(0, self.group_of_channel)
             torch.add(variance, largest, alpha=options.eps1, out=self.inverse).add_(options.eps2).reciprocal_()
-        means = None
+        means = {layer: layer.running_mean for layer in self.layers}
         if options.batch or not options.center:
             mean = statistics[: self.length] if options.center else self.zeros
             means = dict(zip(self.layers, torch.split(mean, self.sizes), strict=True))
-        for layer in active:
-            mean = layer.running_mean if means is None else means[layer]
-            _precondition(layer, mean, scales[layer] if options.scale else 1.0)
+        self.terms = {
+            layer: (means[layer], layer.inverse_variance, scale if options.scale else 1.0)
+            for layer, scale in scales.items()
+        }
+        return self.terms
 
 
-def _precondition(layer: Layer, mean: Tensor, scale: float | Tensor) -> None:
+def precondition(layer: Layer, mean: Tensor, inverse_variance: Tensor, scale: float | Tensor) -> None:
     """Steps 4 and 5 on ``.grad`` of one layer, in place."""
     weight_grad, bias_grad = layer.weight.grad, layer.bias_grad
     assert weight_grad is not None
@@ -155,9 +156,9 @@ def _precondition(layer: Layer, mean: Tensor, scale: float | Tensor) -> None:
     weight = weight_grad if weight_grad.dtype == mean.dtype else weight_grad.to(mean.dtype)
     bias = bias_grad if bias_grad is None or bias_grad.dtype == mean.dtype else bias_grad.to(mean.dtype)
     if layer.spatial_dims:
-        precondition_conv_(weight, bias, mean, layer.inverse_variance, scale, layer.groups)
+        precondition_conv_(weight, bias, mean, inverse_variance, scale, layer.groups)
     else:
-        precondition_dense_(weight, bias, mean, layer.inverse_variance, scale)
+        precondition_dense_(weight, bias, mean, inverse_variance, scale)
     if weight is not weight_grad:
         weight_grad.copy_(weight)
     if bias is not None and bias_grad is not None and bias is not bias_grad:

@@ -10,9 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from bnpbench.bnp.lean import Linear
+
 Predicate = Callable[[str, nn.Module], bool]
 
 _KINDS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_FORWARDS = [kind.forward for kind in (*_KINDS, Linear)]
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
 
@@ -50,7 +53,7 @@ def _reason_to_skip(module: nn.Module, owners: Counter[int]) -> str | None:
         return "tied: it shares a parameter with another module"
     if not weight.is_floating_point() or weight.numel() == 0:
         return f"weights of {tuple(weight.shape)} {weight.dtype}: nothing to precondition"
-    if not any(type(module).forward is base.forward for base in _KINDS):
+    if type(module).forward not in _FORWARDS:
         return f"{kind}: its class defines a forward of its own"
     return None
 

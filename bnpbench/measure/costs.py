@@ -16,6 +16,7 @@ class Columns:
         flops_method_counted: by running the plain algorithm under the counter, where there is one.
         flops_method_executed: an eager step with the method minus the same step without it.
         operators_per_step: aten operators that an eager step dispatches.
+        bnp_form: where BNP is computed in its lean form: ``plain`` (nowhere), ``lean`` or ``lean: <layers>``.
     """
 
     parameters: int
@@ -24,6 +25,7 @@ class Columns:
     flops_method_counted: int | None = None
     flops_method_executed: int | None = None
     operators_per_step: int | None = None
+    bnp_form: str | None = None
 
 
 @dataclass(frozen=True)

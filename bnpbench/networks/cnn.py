@@ -6,6 +6,7 @@ from collections import OrderedDict
 
 from torch import nn
 
+from bnpbench.bnp.lean import Linear
 from bnpbench.errors import SuiteError
 from bnpbench.layers import Normalization
 from bnpbench.networks.images import image_shape
@@ -46,11 +47,11 @@ def cnn(options: Cnn, normalization: Normalization, input_shape: tuple[int, ...]
             layers[f"{name}_norm"] = normalization.make(features, 2, name)
         channels = features
     layers["flatten"] = nn.Flatten()
-    layers["dense"] = nn.Linear(channels * height * width, options.dense)
+    layers["dense"] = Linear(channels * height * width, options.dense)
     if normalization.position == "pre":
         layers["dense_norm"] = normalization.make(options.dense, 0, "dense")
     layers["dense_relu"] = nn.ReLU()
     if normalization.position == "post":
         layers["dense_norm"] = normalization.make(options.dense, 0, "dense")
-    layers["output"] = nn.Linear(options.dense, classes)
+    layers["output"] = Linear(options.dense, classes)
     return nn.Sequential(layers)

@@ -7,6 +7,7 @@ from math import prod
 
 from torch import nn
 
+from bnpbench.bnp.lean import Linear
 from bnpbench.layers import Normalization
 from bnpbench.suite.vocabulary import FullyConnected
 
@@ -23,12 +24,12 @@ def fully_connected(
     features = prod(input_shape)
     for number, width in enumerate(options.hidden, start=1):
         name = f"hidden{number}"
-        layers[name] = nn.Linear(features, width)
+        layers[name] = Linear(features, width)
         if normalization.position == "pre":
             layers[f"{name}_norm"] = normalization.make(width, 0, name)
         layers[f"{name}_relu"] = nn.ReLU()
         if normalization.position == "post":
             layers[f"{name}_norm"] = normalization.make(width, 0, name)
         features = width
-    layers["output"] = nn.Linear(features, classes)
+    layers["output"] = Linear(features, classes)
     return nn.Sequential(layers)

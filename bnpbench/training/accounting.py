@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from bnpbench import methods
+from bnpbench.bnp import BNP
 from bnpbench.bnp.costs import bn_flops, predicted, tracked_shapes
 from bnpbench.measure.costs import Columns, Costs
 from bnpbench.measure.flops import FlopCount, count_plain_bn, count_plain_bnp
@@ -41,7 +42,17 @@ def costs(settings: Settings, input_shape: tuple[int, ...], classes: int) -> Cos
     step = _step(settings, model, input_shape, classes)
     with_method, operators = _executed(step, settings.batch_size)
     without, _ = _executed(plain, settings.batch_size)
-    return Costs(Columns(parameters, products, predicted_flops, counted, with_method - without, operators))
+    return Costs(
+        Columns(parameters, products, predicted_flops, counted, with_method - without, operators, _form(step.bnp))
+    )
+
+
+def _form(bnp: BNP | None) -> str | None:
+    if bnp is None:
+        return None
+    if not bnp.lean:
+        return "plain"
+    return "lean" if bnp.lean == bnp.layers else f"lean: {', '.join(bnp.lean)}"
 
 
 def _model(settings: Settings, input_shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -103,7 +103,7 @@ def main() -> None:
     torch.set_num_threads(1)
     for batch_size in map(int, options.batch_sizes.split(",")):
         torch._dynamo.reset()
-        names = options.runs.split(",")
+        names = [name for name in options.runs.split(",") if batch_size > 1 or name.split("/")[0] != "bn"]
         runs = {name: prepared(name, options.network, batch_size, options.examples) for name in names}
         found = measure(runs, options.rounds, options.seconds)
         print(f"{options.network}, N = {batch_size}", flush=True)
