@@ -79,7 +79,8 @@ class _Lean(torch.autograd.Function):
         layer: Layer = ctx.product.layer
         mean, inverse_variance, scale = ctx.product.finish(layer)
         layer.preconditioned = True
-        columns, transposed = inverse_variance / scale, grad.t()
-        centred = torch.addcmul(-mean * columns, inputs, columns)  # Z
+        factor, transposed = 1.0 / scale, grad.t()
+        centred = (inputs - mean) * (inverse_variance * factor)  # Z
         input_grad = grad.mm(weight) if ctx.needs_input_grad[0] else None
-        return input_grad, transposed.mm(centred), transposed.mv(1.0 / scale - centred.mv(mean)), None
+        weight_grad, bias_grad = transposed.mm(centred), transposed.mv(factor - centred.mv(mean))
+        return input_grad, weight_grad, bias_grad, None

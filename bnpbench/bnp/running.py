@@ -56,7 +56,8 @@ class Running:
             layer.running_mean, layer.running_variance, layer.inverse_variance = mean, variance, inverse
             layer.compiled_sums = mean.new_zeros(2 * layer.channels + 3, dtype=torch.float64)
         sizes = torch.tensor(self.sizes)
-        group_sizes = torch.tensor([layer.channels // layer.groups for layer in layers for _ in range(layer.groups)])
+        self.channels_of_group = [layer.channels // layer.groups for layer in layers for _ in range(layer.groups)]
+        group_sizes = torch.tensor(self.channels_of_group)
         self.layer_of_channel = torch.arange(len(sizes)).repeat_interleave(sizes).to(device)
         self.group_of_channel = torch.arange(len(group_sizes)).repeat_interleave(group_sizes).to(device)
         self.group_sizes = group_sizes.to(device)
@@ -134,9 +135,8 @@ class Running:
         update_running(self.values, statistics, options.rho)
         variance = statistics[self.length :] if options.batch else self.variance
         if options.standardize:  # sigma~^2 = sigma^2 + eps1 max(sigma^2) + eps2, the maximum over each group
-            largest = torch.segment_reduce(variance, "max", lengths=self.group_sizes, unsafe=True)
-            largest = largest.index_select(0, self.group_of_channel)
-            torch.add(variance, largest, alpha=options.eps1, out=self.inverse).add_(options.eps2).reciprocal_()
+            torch.add(variance, self._largest(variance), alpha=options.eps1, out=self.inverse)
+            self.inverse.add_(options.eps2).reciprocal_()
         means = {layer: layer.running_mean for layer in self.layers}
         if options.batch or not options.center:
             mean = statistics[: self.length] if options.center else self.zeros
@@ -146,6 +146,14 @@ class Running:
             for layer, scale in scales.items()
         }
         return self.terms
+
+    def _largest(self, variance: Tensor) -> Tensor:
+        """For each channel the largest variance of its group."""
+        if torch.compiler.is_compiling():  # which can fuse these, and has no code of its own for segments
+            groups = torch.split(variance, self.channels_of_group)
+            return torch.cat([group.amax(0, keepdim=True).expand_as(group) for group in groups])
+        largest = torch.segment_reduce(variance, "max", lengths=self.group_sizes, unsafe=True)
+        return largest.index_select(0, self.group_of_channel)
 
 
 def precondition(layer: Layer, mean: Tensor, inverse_variance: Tensor, scale: float | Tensor) -> None:

@@ -3,7 +3,8 @@
     python tests/benchmarks/steps.py [--network fc|cnn|resnet20] [--batch-sizes 1,16,60,256,512]
                                      [--runs vanilla,bn,bnp,vanilla/compiled,…] [--rounds 21] [--seconds 0.05]
 
-Random images of CIFAR-10's shape, SGD, one thread. A run is ``method[/engine[/memory format]]``. Each round times some
+Random images of CIFAR-10's shape, SGD, one thread. A run is ``method[/engine]``; ``bnp-plain`` is BNP without its
+lean form. Each round times some
 steps of every run forwards and backwards (A B C C B A); printed are the median step and, against every other run, the
 median of the rounds' ratios with its 95 % bootstrap interval.
 """
@@ -40,7 +41,8 @@ class Random(Resident):
 
 def prepared(run: str, network: str, batch_size: int, count: int) -> tuple[Any, list[Any]]:
     """The call of a run's step, and arguments for some of them."""
-    method, engine, *_ = [*run.split("/"), "eager"]
+    kind, engine, *_ = [*run.split("/"), "eager"]
+    method = {"kind": "bnp", "form": "plain"} if kind == "bnp-plain" else kind
     settings = Settings.model_validate(
         {
             "dataset": "cifar10",

@@ -16,6 +16,7 @@ from tests.training.test_trainer import trainer, weights
 SGD = {"kind": "sgd", "lr": 0.1, "momentum": 0.9}
 ADAM = {"kind": "adam", "lr": 0.01}
 METHODS = ["vanilla", "bn", "bn-pre", "renorm", "ln", "4things", "bnp", {"kind": "bnp", "statistics": "batch"}]
+IMAGES = {"dataset": {"kind": "synthetic", "shape": (3, 20, 20), "train": 103, "test": 41, "classes": 5}}
 WARMED = {"kind": "steps", "epochs": (1,), "warmup": {"kind": "linear", "start": 0.01, "iterations": 7}}
 
 
@@ -51,11 +52,25 @@ def test_a_recorded_step_equals_the_eager_one_to_the_bit(method: Any, optimizer:
         assert torch.equal(ours, theirs)
 
 
-@pytest.mark.parametrize(("method", "optimizer"), [("bnp", SGD), ("bn", ADAM)])
-def test_a_compiled_step_equals_the_eager_one(method: str, optimizer: dict[str, Any]) -> None:
+NETWORKS: dict[str, dict[str, Any]] = {
+    "fc": {},  # of the trainer's default: the lean form costs more there
+    "wide": {"network": {"kind": "fc", "hidden": (300, 200)}},  # the lean form costs less in the hidden layers
+    "cnn": {"network": {"kind": "cnn", "channels": (4, 6, 4), "dense": 8}, **IMAGES},
+    "resnet": {"network": {"kind": "resnet", "depth": 8}, **IMAGES},
+}
+COMPILED = [
+    *(("fc", method, SGD) for method in METHODS),
+    *(("wide", method, ADAM) for method in ("bnp", "bn")),
+    *(("cnn", method, SGD) for method in ("vanilla", "bn", "bnp", "renorm", "4things")),
+    *(("resnet", method, SGD) for method in ("bn", "gn", "bnp+gn")),
+]
+
+
+@pytest.mark.parametrize(("network", "method", "optimizer"), COMPILED, ids=str)
+def test_a_compiled_step_equals_the_eager_one(network: str, method: Any, optimizer: dict[str, Any]) -> None:
     torch._dynamo.reset()
-    eager = trainer(method=method, optimizer=optimizer)
-    compiled = trainer(method=method, optimizer=optimizer, engine="compiled")
+    changes = {"method": method, "optimizer": optimizer, **NETWORKS[network]}
+    eager, compiled = trainer(**changes), trainer(engine="compiled", **changes)
     start = weights(compiled)
     compiled.prepare()
     assert compiled.engine.active == "compiled"
