@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from bnpbench.bnp.pool import Layer
-from bnpbench.bnp.running import Terms
+from bnpbench.bnp.running import Terms, autocasts
 
 Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
@@ -49,7 +49,7 @@ class LeanProduct:
 
     def __call__(self, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         trains = self.layer.module.training and torch.is_grad_enabled() and weight.requires_grad
-        if not trains or inputs.dim() != 2 or torch.is_autocast_enabled(inputs.device.type):
+        if not trains or inputs.dim() != 2 or autocasts(inputs.device.type):
             return F.linear(inputs, weight, bias)
         output: Tensor = _Lean.apply(inputs, weight, bias, self)
         return output

@@ -14,7 +14,7 @@ from torch.utils.hooks import RemovableHandle
 from bnpbench.bnp.hook import ForwardHook
 from bnpbench.bnp.lean import LeanProduct, Linear
 from bnpbench.bnp.pool import Backward, Layer, has_nonzero
-from bnpbench.bnp.running import Options, Running, Terms, precondition
+from bnpbench.bnp.running import Options, Running, Terms, autocasts, precondition
 from bnpbench.bnp.tracking import Predicate, find_layers
 from bnpbench.errors import StatisticsError
 
@@ -196,7 +196,8 @@ class BNP:
                 if layer.weight.grad is None:
                     layer.empty()
         for running in self._running:
-            with torch.autocast(running.device.type, enabled=False) if running.autocasts() else nullcontext():
+            kind = running.device.type
+            with torch.autocast(kind, enabled=False) if autocasts(kind) else nullcontext():
                 self._step(running, chosen, [layer for layer in with_grad if layer in running.members])
         for layer in with_grad:
             layer.empty()

@@ -43,7 +43,6 @@ class Running:
     def __init__(self, layers: Sequence[Layer], device: torch.device, dtype: torch.dtype) -> None:
         self.layers, self.members = list(layers), frozenset(layers)
         self.device, self.is_double = device, dtype == torch.float64
-        self.can_autocast = torch.amp.is_autocast_available(device.type)
         self.sizes = [layer.channels for layer in layers]
         self.length = sum(self.sizes)
         ones = torch.ones(self.length, device=device, dtype=dtype)
@@ -68,10 +67,6 @@ class Running:
         """Whether the layers are still where they were, and as wide; a model is moved or cast as a whole."""
         weight = self.layers[0].weight
         return weight.device == self.device and (self.is_double or weight.dtype != torch.float64)
-
-    def autocasts(self) -> bool:
-        """Whether products on this device are autocast where we are."""
-        return self.can_autocast and torch.is_autocast_enabled(self.device.type)
 
     def local_statistics(self, active: Sequence[Layer]) -> tuple[Tensor, dict[Layer, float | Tensor]]:
         """Step 1 where the host knows every count: means and variances end to end (2 n,), and q^2 of each layer."""
@@ -154,6 +149,11 @@ class Running:
             return torch.cat([group.amax(0, keepdim=True).expand_as(group) for group in groups])
         largest = torch.segment_reduce(variance, "max", lengths=self.group_sizes, unsafe=True)
         return largest.index_select(0, self.group_of_channel)
+
+
+def autocasts(device_type: str) -> bool:
+    """Whether products on such a device are autocast where we are."""
+    return torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type)
 
 
 def precondition(layer: Layer, mean: Tensor, inverse_variance: Tensor, scale: float | Tensor) -> None:

@@ -15,6 +15,7 @@ from bnpbench.bnp import BNP
 from bnpbench.bnp.costs import bnp_flops, lean_bnp_flops
 from bnpbench.bnp.lean import Linear
 from bnpbench.suite import Settings
+from bnpbench.training.accounting import costs
 
 
 def network(dtype: torch.dtype = torch.float64) -> nn.Sequential:
@@ -132,12 +133,13 @@ def test_it_needs_its_statistics_in_the_backward_pass() -> None:
 
 
 @pytest.mark.parametrize("engine", ["eager", "compiled"])
-@pytest.mark.parametrize("batch_size", [1, 16, 60, 256])
-def test_a_cell_takes_the_form_that_costs_less(engine: str, batch_size: int) -> None:
+@pytest.mark.parametrize("width", [100, 1024])
+@pytest.mark.parametrize("batch_size", [1, 60, 256])
+def test_a_cell_takes_the_form_that_costs_less(engine: str, batch_size: int, width: int) -> None:
     settings = Settings.model_validate(
         {
             "dataset": {"kind": "synthetic", "shape": (3072,), "train": 300, "test": 10, "classes": 10},
-            "network": {"kind": "fc", "hidden": (100, 100)},
+            "network": {"kind": "fc", "hidden": (width, 100)},
             "method": "bnp",
             "optimizer": {"kind": "sgd", "lr": 0.1},
             "batch_size": batch_size,
@@ -150,9 +152,13 @@ def test_a_cell_takes_the_form_that_costs_less(engine: str, batch_size: int) -> 
     generator = torch.Generator().manual_seed(0)
     bnp = methods.preconditioner(settings, methods.build_model(settings, (3072,), 10, generator))
     assert bnp is not None
-    for name, shape in (("hidden1", (3072, 100)), ("hidden2", (100, 100)), ("output", (100, 10))):
+    shapes = {"hidden1": (3072, width), "hidden2": (width, 100), "output": (100, 10)}
+    for name, shape in shapes.items():
         saved = bnp_flops(*shape, batch_size) - lean_bnp_flops(*shape, batch_size)
         assert (name in bnp.lean) == (saved > (methods.LEAN_CALLS if engine == "eager" else 0))
+    assert ("hidden1" in bnp.lean) == (width == 1024 or (engine == "compiled" and batch_size < 147))
+    form = costs(settings, (3072,), 10).columns.bnp_form
+    assert form == ("lean" if len(bnp.lean) == 3 else f"lean: {', '.join(bnp.lean)}" if bnp.lean else "plain")
     plain = settings.model_copy(update={"method": settings.method.model_copy(update={"form": "plain"})})
     other = methods.preconditioner(plain, methods.build_model(plain, (3072,), 10, generator))
     assert other is not None
