@@ -54,9 +54,12 @@ def table_of_cells(cells: Sequence[Cell]) -> Table:
 
 
 def side_pattern(where: Pattern, side: Pattern) -> Pattern:
-    """A side's settings over those of ``where``."""
-    wide = {name: as_table(SETTINGS[name], value) for name, value in where.items()}
-    return {**wide, **{n: merged(wide.get(n), as_table(SETTINGS[n], v)) for n, v in side.items()}}
+    """A side's settings over those of ``where``; a word, which may be a kind or a label, replaces."""
+    return {**where, **{name: _over(SETTINGS[name], where.get(name), value) for name, value in side.items()}}
+
+
+def _over(hint: Any, wide: Any, value: Any) -> Any:
+    return value if isinstance(value, str) else merged(as_table(hint, wide), as_table(hint, value))
 
 
 def check_claims(source: Source, document: Document, table: Table) -> None:
