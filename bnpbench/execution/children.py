@@ -15,6 +15,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from bnpbench.datasets.storage import user_cache
 from bnpbench.execution.child import serve
 from bnpbench.execution.interruption import uninterrupted
 from bnpbench.execution.messages import Done, Refused
@@ -71,8 +72,20 @@ class Child:
 def start_forkserver(modules: Sequence[str] = ()) -> None:
     """Start it if it does not run: it imports torch, and ``modules``, for all children while this process goes on."""
     multiprocessing.set_forkserver_preload(["bnpbench.execution.preload", *modules])
-    with _environment(MALLOC), _no_main_module():
+    with _environment(MALLOC | _compile_cache()), _no_main_module():
         forkserver.ensure_running()
+
+
+def _compile_cache() -> dict[str, str]:
+    """Compiled code is kept for later runs in the user's cache folder, where nobody else can put any."""
+    if "TORCHINDUCTOR_CACHE_DIR" in os.environ:
+        return {}
+    folder = user_cache() / "compiled"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return {}  # torch then takes a folder among the temporary ones
+    return {"TORCHINDUCTOR_CACHE_DIR": str(folder)}
 
 
 def stop_forkserver() -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from bnpbench.training import engines
+from bnpbench.training.examples import Resident
 from bnpbench.training.trainer import Trainer
 from tests.recorder import Recorder
-from tests.training.test_trainer import trainer, weights
+from tests.training.test_trainer import CPU, cell, trainer, weights
 
 SGD = {"kind": "sgd", "lr": 0.1, "momentum": 0.9}
 ADAM = {"kind": "adam", "lr": 0.01}
@@ -58,32 +60,60 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "cnn": {"network": {"kind": "cnn", "channels": (4, 6, 4), "dense": 8}, **IMAGES},
     "resnet": {"network": {"kind": "resnet", "depth": 8}, **IMAGES},
 }
+# Each compiles for many seconds; tests/benchmarks/engines_agree.py goes through all of them.
 COMPILED = [
-    *(("fc", method, SGD) for method in METHODS),
-    *(("wide", method, ADAM) for method in ("bnp", "bn")),
-    *(("cnn", method, SGD) for method in ("vanilla", "bn", "bnp", "renorm", "4things")),
-    *(("resnet", method, SGD) for method in ("bn", "gn", "bnp+gn")),
+    ("fc", "bnp", SGD),
+    ("fc", "bn", ADAM),
+    ("wide", "bnp", ADAM),
+    ("cnn", "bnp", SGD),
+    ("resnet", "bnp+gn", SGD),
 ]
 
 
 @pytest.mark.parametrize(("network", "method", "optimizer"), COMPILED, ids=str)
 def test_a_compiled_step_equals_the_eager_one(network: str, method: Any, optimizer: dict[str, Any]) -> None:
+    assert disagreement(network, method, optimizer, torch.float64) <= 1e-12
+
+
+def test_a_compiled_step_equals_the_eager_one_in_float32() -> None:
+    assert disagreement("fc", "bnp", SGD, torch.float32) <= 1e-5
+
+
+def disagreement(network: str, method: Any, optimizer: dict[str, Any], dtype: torch.dtype) -> float:
+    """How far a compiled step goes from the eager one, relative to the largest number, from ten states of a run.
+
+    Weights, buffers, running values of BNP, and the sum of the losses.
+    """
     torch._dynamo.reset()
     changes = {"method": method, "optimizer": optimizer, **NETWORKS[network]}
-    eager, compiled = trainer(**changes), trainer(engine="compiled", **changes)
+    eager, compiled = (of_type(dtype, engine=engine, **changes) for engine in ("eager", "compiled"))
     start = weights(compiled)
     compiled.prepare()
     assert compiled.engine.active == "compiled"
     assert torch.equal(weights(compiled), start)  # tracing and compiling left no trace
-    batches = list(eager.examples.training(torch.randperm(100), 10, 0))
-    for batch in batches:
+    worst = 0.0
+    for batch in eager.examples.training(torch.randperm(100), 10, 0):
         compiled.state.put_back(eager.state.take())
         for one in (eager, compiled):
             one.step.loss_sum.zero_()
             one.engine.call(*batch)
-        torch.testing.assert_close(weights(compiled), weights(eager), rtol=1e-5, atol=1e-6)
-        torch.testing.assert_close(compiled.step.loss_sum, eager.step.loss_sum, rtol=1e-5, atol=0.0)
-        for ours, theirs in zip(compiled.model.buffers(), eager.model.buffers(), strict=True):
-            torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
-        if eager.bnp and compiled.bnp:
-            torch.testing.assert_close(compiled.bnp.state_dict(), eager.bnp.state_dict(), rtol=1e-5, atol=1e-6)
+        for ours, theirs in zip(numbers(compiled), numbers(eager), strict=True):
+            worst = max(worst, ((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-30)).item())
+    return worst
+
+
+def of_type(dtype: torch.dtype, **changes: Any) -> Trainer:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        one = cell(**changes)
+        examples = Resident(one.settings, Path(), CPU)
+        examples.images = examples.images.to(dtype)
+        return Trainer(one, examples, CPU)
+    finally:
+        torch.set_default_dtype(before)
+
+
+def numbers(trained: Trainer) -> list[torch.Tensor]:
+    running = trained.bnp.state_dict() if trained.bnp else {}
+    return [weights(trained), trained.step.loss_sum, *trained.model.buffers(), *running.values()]
