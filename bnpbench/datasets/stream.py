@@ -33,13 +33,20 @@ class Stream:
         options: number of workers, pixels a side.
         random: crop and flip at random, else crop in the middle.
         device: where batches are delivered.
+        memory_format: of the images delivered.
     """
 
     def __init__(
-        self, samples: tuple[tuple[str, int], ...], options: ImageNet, *, random: bool, device: torch.device
+        self,
+        samples: tuple[tuple[str, int], ...],
+        options: ImageNet,
+        *,
+        random: bool,
+        device: torch.device,
+        memory_format: torch.memory_format = torch.contiguous_format,
     ) -> None:
         self.labels = torch.tensor([label for _, label in samples])
-        self.device = device
+        self.device, self.memory_format = device, memory_format
         self._plan: list[list[tuple[int, int]]] = []
         self._loader: DataLoader[Sample] = DataLoader(
             imagefolder.Images(samples, options.size, random),
@@ -75,7 +82,7 @@ class Stream:
             if isinstance(batch, DataError):
                 raise batch
             pixels, labels = (part.to(self.device, non_blocking=True) for part in batch)
-            yield pixels.to(torch.float32).div_(255), labels
+            yield pixels.to(torch.float32, memory_format=self.memory_format).div_(255), labels
 
     def rate(self, images: int, batch_size: int) -> float:
         """Images a second that the workers deliver to a reader who does nothing else: the input rate.
@@ -106,6 +113,7 @@ def open_streams(
     *,
     device: torch.device,
     augment: bool,
+    memory_format: torch.memory_format = torch.contiguous_format,
     train_limit: int | None = None,
     validation: float = 0.0,
     seed: int = 0,
@@ -117,6 +125,7 @@ def open_streams(
         root: the folder that holds ``imagenet/train`` and ``imagenet/val``.
         device: where batches are delivered.
         augment: crop and flip training images at random.
+        memory_format: of the images delivered.
         train_limit, validation, seed: as in ``bnpbench.datasets.load``; validation images come from the
             training folder and are cropped in the middle.
 
@@ -128,7 +137,7 @@ def open_streams(
     kept, held_out = choose(len(training), train_limit=train_limit, validation=validation, seed=seed)
 
     def stream(samples: tuple[tuple[str, int], ...], *, random: bool = False) -> Stream:
-        return Stream(samples, options, random=random, device=device)
+        return Stream(samples, options, random=random, device=device, memory_format=memory_format)
 
     return Streams(
         train=stream(tuple(training[i] for i in kept.tolist()), random=augment),

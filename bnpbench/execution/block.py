@@ -133,7 +133,7 @@ class BlockRun:
         """The cell's data on the device, loaded once for all members that share it."""
         s = cell.settings
         of_seed = s.seed if s.validation else None
-        key = (s.dataset, s.network, s.augment, s.train_limit, s.validation, of_seed)
+        key = (s.dataset, s.network, s.memory_format, s.augment, s.train_limit, s.validation, of_seed)
         if key not in self.examples:
             self.examples[key] = examples_of(s, datasets.root(self.request.data_dir), self.device)
         return self.examples[key]

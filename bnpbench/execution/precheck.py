@@ -6,10 +6,13 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from bnpbench.datasets import files, storage
 from bnpbench.errors import DataError, DeviceError
+
+if TYPE_CHECKING:
+    from bnpbench.suite import Settings
 
 CUDA_DRIVER = ("libcuda.so.1", "nvcuda.dll")
 ROCM = Path("/dev/kfd")  # torch calls AMD's GPUs "cuda" too, and no NVIDIA driver knows of them
@@ -51,6 +54,18 @@ def demand_device(where: str, index: int, count: int) -> None:
         )
     if index >= count:
         raise DeviceError(f"{where}: this machine has {count} CUDA device(s), numbered from 0")
+
+
+def check_cuda_only(settings: Iterable[Settings]) -> None:
+    """Raises DeviceError for what only a CUDA device can do, asked for on the CPU."""
+    for cell in settings:
+        if cell.device == "cpu" and cell.engine == "graphed":
+            raise DeviceError('engine = "graphed" records CUDA graphs; on the CPU take "eager" or "compiled"')
+        if cell.device == "cpu" and cell.precision == "tf32":
+            raise DeviceError(
+                'precision = "tf32" is a mode of CUDA devices; on the CPU take "float32" or "bf16" '
+                "(--only precision=float32,bf16 leaves its cells out)"
+            )
 
 
 def check_data(kinds: Iterable[str], data_dir: Path | None, offline: bool) -> None:

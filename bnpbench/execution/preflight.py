@@ -11,7 +11,15 @@ from bnpbench.measure.costs import Costs
 from bnpbench.suite import Settings
 from bnpbench.training.accounting import costs
 
-NOT_IN_COSTS = {"seed": 1, "epochs": 1, "train_limit": None, "validation": 0.0, "threads": 1, "device": "cpu"}
+NOT_IN_COSTS = {
+    "seed": 1,
+    "epochs": 1,
+    "train_limit": None,
+    "validation": 0.0,
+    "threads": 1,
+    "device": "cpu",
+    "memory_format": "contiguous",
+}
 
 
 def preflight(request: Preflight) -> dict[str, Costs]:

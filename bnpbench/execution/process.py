@@ -11,14 +11,16 @@ import torch
 
 from bnpbench.errors import NotApplicable
 from bnpbench.suite import Settings
+from bnpbench.training import precision
 
 
 def configure(settings: Settings, gpu: int, cores: tuple[int, ...] | None = None) -> None:
-    """Set this process up as a cell's settings ask: device, threads, cores, determinism."""
+    """Set this process up as a cell's settings ask: device, threads, precision, cores, determinism."""
     assert settings.threads != "auto"
     torch.set_num_threads(settings.threads)
     if settings.device == "cuda":
         torch.cuda.set_device(gpu)
+    precision.configure(settings)
     torch._dynamo.reset()  # past eight recompilations of one code object torch would run eagerly without a word
     gc.freeze()  # what was imported lives as long as the process: no collection need look at it
     if cores is not None and hasattr(os, "sched_setaffinity"):

@@ -9,11 +9,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bnpbench.errors import BnpbenchError, DeviceError
+from bnpbench.errors import BnpbenchError
 from bnpbench.execution.children import ask, start_forkserver
 from bnpbench.execution.messages import Preflight, Probe
 from bnpbench.execution.options import Options, Outcome
-from bnpbench.execution.precheck import check_data, check_device, device_index, resolve_device
+from bnpbench.execution.precheck import check_cuda_only, check_data, check_device, device_index, resolve_device
 from bnpbench.execution.progress import Progress, Silent
 from bnpbench.execution.sweep import Sweep
 from bnpbench.results import Results, Store, check_writable, read_results
@@ -71,8 +71,7 @@ def _measure(
     chosen: Sequence[Cell],
 ) -> Outcome:
     """Measure what is not finished of the ``chosen`` cells, after a look at all that could go wrong with them."""
-    if any((cell.settings.engine, cell.settings.device) == ("graphed", "cpu") for cell in chosen):
-        raise DeviceError('engine = "graphed" records CUDA graphs; on the CPU take "eager" or "compiled"')
+    check_cuda_only(cell.settings for cell in chosen)
     blocks = _sharded(suite.blocks(chosen), options.shard)
     done = {block.id for block in blocks if not options.fresh and store.finished(block.id, block.canonicals)}
     todo = [cell for block in blocks if block.id not in done for cell in block.cells]

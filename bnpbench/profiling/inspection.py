@@ -13,7 +13,7 @@ from pathlib import Path
 from bnpbench.errors import BnpbenchError
 from bnpbench.execution.children import ask, start_forkserver
 from bnpbench.execution.messages import Preflight, Probe, Profile, Profiled
-from bnpbench.execution.precheck import check_data, check_device, device_index, resolve_device
+from bnpbench.execution.precheck import check_cuda_only, check_data, check_device, device_index, resolve_device
 from bnpbench.report.document import Chapter, Record, Section, Table
 from bnpbench.report.text import dash, fixed
 from bnpbench.results.store import folder_name
@@ -50,6 +50,7 @@ def choose(suite: Suite, only: Sequence[str], methods: Sequence[str], device: st
                 "--only method=bnp,batch_size=16 in two options"
             )
         found += cells
+    check_cuda_only(cell.settings.model_copy(update={"engine": "eager"}) for cell in found)  # whatever theirs is
     return found
 
 

@@ -11,7 +11,15 @@ from bnpbench.report.text import told
 from bnpbench.report.view import Cell
 
 _AXES = ("method", "batch_size", "seed")
-_PREFERRED = ("dataset", "network", "engine", "precision", "device", "threads")  # to tell groups apart, best first
+_PREFERRED = (
+    "dataset",
+    "network",
+    "engine",
+    "precision",
+    "memory_format",
+    "device",
+    "threads",
+)  # to tell groups apart, best first
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from bnpbench.suite.data import data_shape, split_sizes
 from bnpbench.suite.expansion import Grid
 from bnpbench.suite.explaining import closest, shown
 from bnpbench.suite.options import SETTINGS, kinds, method_label
-from bnpbench.suite.vocabulary import Cnn, ResNet, ResNet18, Settings
+from bnpbench.suite.vocabulary import Cnn, FullyConnected, ResNet, ResNet18, Settings
 
 SMALLEST_CNN_IMAGE = 18  # three valid 3 x 3 convolutions and two poolings by 2 leave one position of it
 AGREE = ("device", "devices", "precision", "threads", "deterministic", "epochs")
@@ -27,6 +27,7 @@ def check_settings(grid: Grid) -> None:
             settings.train_limit,
             settings.validation,
             settings.augment,
+            settings.memory_format,
         )
         if together not in seen:
             seen.add(together)
@@ -54,6 +55,8 @@ def _fault(settings: Settings) -> tuple[tuple[str, ...], str] | None:
         return ("network",), f"{settings.network.kind} needs images (channels x height x width); {name} is {size}"
     if not is_image and settings.augment != "none":
         return ("augment",), f"{settings.augment} needs images (channels x height x width); {name} is {size}"
+    if isinstance(settings.network, FullyConnected) and settings.memory_format != "contiguous":
+        return ("memory_format",), f"{settings.memory_format} is an order of images; fc reads rows of features"
     if isinstance(settings.network, Cnn) and min(shape.input[1:]) < SMALLEST_CNN_IMAGE:
         least = f"{SMALLEST_CNN_IMAGE} x {SMALLEST_CNN_IMAGE}"
         return ("network",), f"cnn needs images of at least {least}; {name} is {size}"

@@ -319,7 +319,8 @@ class Settings(Options):
     devices: Annotated[int, Field(ge=1, le=1)] = 1
     engine: Literal["auto", "eager", "compiled", "graphed"] = "auto"
     threads: Literal["auto"] | Positive = "auto"
-    precision: Literal["float32"] = "float32"
+    precision: Literal["float32", "tf32", "bf16"] = "float32"
+    memory_format: Literal["contiguous", "channels_last"] = "contiguous"
     deterministic: bool = False
     schedule: ScheduleOptions = Constant(kind="constant")
     initialization: InitializationOptions = Glorot(kind="glorot")

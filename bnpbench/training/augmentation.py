@@ -50,6 +50,9 @@ def crop_flip(images: Tensor, draws: Tensor, padding: int = PADDING) -> Tensor:
     columns = torch.arange(width, device=images.device)
     columns = left + torch.where(flip == 1, width - 1 - columns, columns)
     image = torch.arange(n, device=images.device)[:, None, None, None]
-    channel = torch.arange(channels, device=images.device)[None, :, None, None]
     padded = F.pad(images, (padding, padding, padding, padding))
+    if not images.is_contiguous():  # channels last: whole pixels are gathered, and left in that order
+        pixels = padded.movedim(1, -1)[image[..., 0], rows[:, :, None], columns[:, None, :]]
+        return pixels.movedim(-1, 1)
+    channel = torch.arange(channels, device=images.device)[None, :, None, None]
     return padded[image, channel, rows[:, None, :, None], columns[:, None, None, :]]

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from bnpbench.training.examples import Pairs
+from bnpbench.training.precision import at_least_float32
 
 
 @torch.no_grad()
@@ -24,7 +25,7 @@ def evaluate(model: nn.Module, batches: Pairs, device: torch.device) -> tuple[fl
     count = 0
     for images, labels in batches:
         output = model(images)
-        loss += F.cross_entropy(output, labels, reduction="sum")
+        loss += F.cross_entropy(at_least_float32(output), labels, reduction="sum")
         correct += (output.argmax(1) == labels).sum()
         count += len(labels)
     model.train()

@@ -15,6 +15,7 @@ from bnpbench.suite import Settings
 
 EVALUATION_BATCH = 1000
 RATE_IMAGES = 2000  # over which the input rate is measured
+MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
 Pairs = Iterable[tuple[Tensor, Tensor]]
 """Images and labels, batch by batch."""
@@ -49,7 +50,7 @@ class Examples(Protocol):
 
 
 class Resident:
-    """All examples as tensors on the device, in the shape that the network reads."""
+    """All examples as tensors on the device, in the shape and the memory format that the network reads."""
 
     def __init__(self, settings: Settings, root: Path, device: torch.device) -> None:
         data = datasets.load(
@@ -61,7 +62,8 @@ class Resident:
         )
 
         def images(x: Tensor) -> Tensor:
-            return x.reshape(len(x), *networks.reads(settings.network, tuple(x.shape[1:]))).to(device)
+            read = x.reshape(len(x), *networks.reads(settings.network, tuple(x.shape[1:]))).to(device)
+            return read.contiguous(memory_format=MEMORY_FORMATS[settings.memory_format])
 
         self.images, self.labels = images(data.train_x), data.train_y.to(device)
         self.input_shape = tuple(self.images.shape[1:])
@@ -90,6 +92,7 @@ class Streamed:
             root,
             device=device,
             augment=settings.augment != "none",
+            memory_format=MEMORY_FORMATS[settings.memory_format],
             train_limit=settings.train_limit,
             validation=settings.validation,
             seed=settings.seed,

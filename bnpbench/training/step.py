@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 import torch
@@ -10,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bnpbench.training.augmentation import crop_flip, draw_crop_flips
+from bnpbench.training.precision import at_least_float32
 
 if TYPE_CHECKING:
     from bnpbench.bnp import BNP
@@ -33,6 +35,7 @@ class Step:
         bnp: the preconditioner, if the method has one.
         penalty: gives a term that is added to the loss before the backward pass, if the method has one.
         augment: crop and flip the images at random, by the ``draws`` of the epoch.
+        autocast: goes around the forward pass and the loss.
     """
 
     def __init__(
@@ -45,9 +48,10 @@ class Step:
         bnp: BNP | None = None,
         penalty: Callable[[], Tensor] | None = None,
         augment: bool = False,
+        autocast: AbstractContextManager[object] = nullcontext(),  # noqa: B008 - it has no state
     ) -> None:
         self.model, self.images, self.labels, self.optimizer = model, images, labels, optimizer
-        self.bnp, self.penalty = bnp, penalty
+        self.bnp, self.penalty, self.autocast = bnp, penalty, autocast
         self.draws = labels.new_zeros(len(labels), 3) if augment else None
         self.parameters = list(model.parameters())
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=labels.device)
@@ -62,7 +66,7 @@ class Step:
     def gather(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Images and labels of resident examples."""
         assert self.images is not None
-        return self.images.index_select(0, index), self.labels.index_select(0, index)
+        return in_order(self.images, index), self.labels.index_select(0, index)
 
     def __call__(self, index: Tensor, images: Tensor | None = None, labels: Tensor | None = None) -> None:
         """One step, in the order of ``PHASES``.
@@ -89,8 +93,9 @@ class Step:
         """Logits, and the mean loss."""
         for parameter in self.parameters:
             parameter.grad = None
-        output = self.model(images)
-        return output, F.cross_entropy(output, labels)
+        with self.autocast:
+            output = self.model(images)
+            return output, F.cross_entropy(at_least_float32(output), labels)
 
     def backward(self, loss: Tensor) -> None:
         """The gradients of the loss, and of the method's penalty."""
@@ -107,3 +112,10 @@ class Step:
         self.optimizer.step()
         self.loss_sum.add_(loss.detach())
         self.predicted.index_copy_(0, index, output.detach().argmax(1))
+
+
+def in_order(images: Tensor, index: Tensor) -> Tensor:
+    """The images of these numbers, in the memory format that they are stored in: ``index_select`` forgets it."""
+    if images.is_contiguous():
+        return images.index_select(0, index)
+    return images.movedim(1, -1).index_select(0, index).movedim(-1, 1)

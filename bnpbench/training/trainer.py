@@ -19,8 +19,9 @@ from bnpbench.measure.conditioning import Probe
 from bnpbench.suite import Cell
 from bnpbench.training import engines
 from bnpbench.training.evaluation import evaluate
-from bnpbench.training.examples import Examples, Resident
+from bnpbench.training.examples import MEMORY_FORMATS, Examples, Pairs, Resident
 from bnpbench.training.optimizers import build_optimizer
+from bnpbench.training.precision import autocast
 from bnpbench.training.schedule import Schedule
 from bnpbench.training.state import TrainingState, seed_for
 from bnpbench.training.step import Step
@@ -53,7 +54,7 @@ class Trainer:
         torch.manual_seed(seed_for(settings.seed, "global"))
         start = torch.Generator().manual_seed(seed_for(settings.seed, "weights"))
         model = methods.build_model(settings, examples.input_shape, examples.classes, start)
-        self.model = model.to(device).train()
+        self.model = model.to(device).to(memory_format=MEMORY_FORMATS[settings.memory_format]).train()
         self.bnp = methods.preconditioner(settings, self.model)
         self.lr = torch.tensor(settings.optimizer.lr, device=device)
         optimizer = build_optimizer(settings, self.model, self.lr, fused=settings.engine != "compiled")
@@ -67,6 +68,7 @@ class Trainer:
             bnp=self.bnp,
             penalty=methods.penalty(settings, self.model),
             augment=settings.augment != "none" and isinstance(examples, Resident),
+            autocast=autocast(settings, device),
         )
         self.state = TrainingState(self.model, optimizer, self.bnp, {"order": self.order, "augmentation": self.noise})
         self.steps = len(examples.labels) // settings.batch_size
@@ -117,14 +119,18 @@ class Trainer:
             "energy_joules": after - joules if joules is not None and after is not None else None,
         }
         evaluation_begin = time.perf_counter()
-        row["test_loss"], row["test_accuracy"] = evaluate(self.model, self.examples.test(), self.device)
+        row["test_loss"], row["test_accuracy"] = self._evaluated(self.examples.test())
         if (held_out := self.examples.validation()) is not None:
-            row["validation_accuracy"] = evaluate(self.model, held_out, self.device)[1]
+            row["validation_accuracy"] = self._evaluated(held_out)[1]
         self.epochs_done = number
         end = time.perf_counter()
         row["evaluation_seconds"] = end - evaluation_begin
         row["other_seconds"] = end - begin - row["train_seconds"] - row["evaluation_seconds"]
         return row
+
+    def _evaluated(self, batches: Pairs) -> tuple[float, float]:
+        with self.step.autocast:
+            return evaluate(self.model, batches, self.device)
 
     def _train(self, epoch: int, probe: Probe | None) -> tuple[Reading, Tensor, float]:
         """The steps of an epoch: their time, the order of the examples, the last learning rate."""

@@ -156,6 +156,21 @@ def test_graphs_are_refused_on_the_cpu(tmp_path: Path) -> None:
         run_suite(load_suite(write(tmp_path, train='engine = "graphed"')), tmp_path / "out", device="cpu")
 
 
+def test_tf32_is_refused_on_the_cpu(tmp_path: Path) -> None:
+    suite = load_suite(write(tmp_path, 'precision = ["float32", "tf32"]\n'))
+    with pytest.raises(DeviceError, match=r'precision = "tf32".*--only precision=float32,bf16'):
+        run_suite(suite, tmp_path / "out", device="cpu")
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_precision_is_recorded_and_float32_is_none_of_the_key(tmp_path: Path) -> None:
+    path = write(tmp_path, 'precision = ["float32", "bf16"]\n')
+    cells = run_suite(load_suite(path), tmp_path / "out", only=("method=bn", "batch_size=10"), seeds=1).cells
+    assert list(cells.sort_values("precision").precision) == ["bf16", "float32"]
+    assert set(cells.status) == {"ok"}
+    assert ["precision" in json.loads(text) for text in cells.sort_values("precision").settings] == [True, False]
+
+
 def test_jobs_are_refused_where_times_are_compared(tmp_path: Path) -> None:
     with pytest.raises(BnpbenchError, match="--jobs 2"):
         run_suite(load_suite(write(tmp_path, INTERLEAVED)), tmp_path / "out", jobs=2)

@@ -48,6 +48,8 @@ def every_setting() -> Settings:
             "device": "cuda",
             "engine": "eager",
             "threads": 4,
+            "precision": "bf16",
+            "memory_format": "channels_last",
             "deterministic": True,
             "schedule": {
                 "kind": "steps",
@@ -107,15 +109,16 @@ GOLDEN = [
     ),
     (
         every_setting().model_dump(),
-        "9edbe9becc19",
+        "c120550c36b6",
         '{"augment":"crop-flip","batch_size":128,"dataset":{"classes":4,"kind":"synthetic","seed":5,'
         '"shape":[3,32,32],"test":100,"train":1000},"deterministic":true,"device":"cuda","engine":"eager",'
-        '"epochs":160,"initialization":{"factor":0.1,"kind":"he-normal"},"method":{"center":false,"eps1":0.0,'
+        '"epochs":160,"initialization":{"factor":0.1,"kind":"he-normal"},"memory_format":"channels_last",'
+        '"method":{"center":false,"eps1":0.0,'
         '"eps2":1e-05,"first_layer":false,"group_eps":0.001,"groups":4,"kind":"bnp+gn","position":"pre",'
         '"rho":0.9,"scale":false,"standardize":false,"statistics":"batch"},"network":{"depth":20,'
         '"kind":"resnet","preactivation":true},"optimizer":{"kind":"sgd","lr":0.05,"momentum":0.9,'
         '"nesterov":true},"plugins":["0000000000000000000000000000000000000000000000000000000000000000"],'
-        '"schedule":{"epochs":[80,120],"factor":0.5,"kind":"steps","warmup":{"epochs":2,"kind":"linear",'
+        '"precision":"bf16","schedule":{"epochs":[80,120],"factor":0.5,"kind":"steps","warmup":{"epochs":2,"kind":"linear",'
         '"start":0.01}},"seed":7,"threads":4,"train_limit":500,"validation":0.1,'
         '"weight_decay":{"value":0.00015,"where":"l2"}}',
     ),
@@ -133,7 +136,7 @@ def test_golden_keys(told: dict[str, Any], key: str, canonical: str) -> None:
 def test_every_default_is_differed_from() -> None:
     """So that the third golden key notices a renamed or retyped setting wherever it stands."""
     told = json.loads(Cell(every_setting()).canonical)
-    assert told.keys() == Settings.model_fields.keys() - {"devices", "precision"}  # of one value each, so far
+    assert told.keys() == Settings.model_fields.keys() - {"devices"}  # of one value, so far
     assert told["method"].keys() == type(every_setting().method).model_fields.keys() - {"label", "channels_per_group"}
 
 
@@ -208,7 +211,7 @@ def test_every_setting_matters() -> None:
 
 
 def _defaults() -> dict[str, Any]:
-    same = {"device", "devices", "engine", "precision"}  # as every_setting has them, or "auto" alone
+    same = {"device", "devices", "engine"}  # as every_setting has them, or "auto" alone
     found = {n: f.get_default() for n, f in Settings.model_fields.items() if not f.is_required() and n not in same}
     return {**found, "device": "cpu"}
 
