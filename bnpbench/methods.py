@@ -34,6 +34,9 @@ from bnpbench.suite.vocabulary import FourThings as FourThingsOptions
 LEAN_CALLS = 3_000_000
 """Operations that would take as long as what the lean form costs beside its own: calls from autograd into Python."""
 
+# Under autocast they would take statistics in bf16, or mix types in ways that not every kernel knows; torch's batch
+# normalization keeps to float32 by itself. CUDA's autocast does the same to torch's two on its own.
+_WIDENED = (nn.GroupNorm, nn.LayerNorm, BatchRenorm, FourThings)
 _BATCH_NORMS: tuple[type[nn.Module], ...] = (nn.BatchNorm1d, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
@@ -102,6 +105,10 @@ def build_model(
     with torch.random.fork_rng(devices=[]):
         model = build(settings.network, normalization(settings.method), input_shape, classes)
     initialize(model, settings.initialization, generator)
+    if settings.precision == "bf16":
+        for module in model.modules():
+            if isinstance(module, _WIDENED):
+                module.register_forward_pre_hook(_widen)
     return model
 
 
@@ -179,6 +186,10 @@ def not_applicable(model: nn.Module, input_shape: tuple[int, ...], batch_size: i
     except NotApplicable as error:
         return str(error)
     return None
+
+
+def _widen(module: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple(x.to(module.weight.dtype) for x in inputs)
 
 
 def _on_meta(tensor: Tensor) -> Tensor:

@@ -66,7 +66,6 @@ class FourThings(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalize ``x`` (N, C, ...); in training mode also update the running values."""
-        x = x.to(self.weight.dtype)  # under autocast its statistics would be kept in bf16
         values = x.reshape(x.shape[0], len(self.running_mean), -1)
         return self._train(values, x) if self.training else self._infer(values, x)
 

@@ -40,7 +40,6 @@ class BatchRenorm(nn.modules.batchnorm._BatchNorm):
         """Normalize ``x`` (N, C, ...); in training mode also update the running values."""
         if not self.training:
             return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps)
-        x = x.to(self.weight.dtype)  # under autocast its statistics would be kept in bf16
         r, d = self._corrections(x.detach())
         # γ(x̂r + d) + β is one batch normalization with scale γr and shift γd + β. Not F.batch_norm,
         # which refuses a single row.
