@@ -55,6 +55,7 @@ class Reporter(Silent):
         self.now = now
         self.worked = 0.0
         self.begin: float | None = None
+        self.line = "no epoch yet"
 
     def start(self, blocks: Sequence[Block]) -> None:
         self.labels = {cell.key: f"{cell.label} N={cell.settings.batch_size}" for b in blocks for cell in b.cells}
@@ -150,7 +151,6 @@ class Live(Reporter):
         self.text = Text
         self.console = Console(stderr=True, markup=False, highlight=False)
         self.live = RichLive(console=self.console, refresh_per_second=4, transient=True)
-        self.line = ""
 
     def start(self, blocks: Sequence[Block]) -> None:
         self.live.start()
