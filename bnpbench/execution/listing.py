@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any
 
 import psutil
 from tabulate import tabulate
@@ -26,18 +26,22 @@ def listing(suite: Suite, only: tuple[str, ...], out: Path) -> str:
         out: earlier results, from which the time of a like cell is taken.
     """
     threads = psutil.cpu_count(logical=False) or 1
-    device: Literal["cpu", "cuda"] = "cuda" if "cuda" in suite.devices() else "cpu"
-    cells = suite.cells(device=device, threads=threads, only=only)
+    cells = suite.cells(device="cpu", threads=threads, only=only)
     known = _seconds_an_epoch(out)
     rows: dict[tuple[Any, ...], list[Cell]] = defaultdict(list)
     for cell in cells:
         s = cell.settings
         rows[(cell.label, s.dataset.kind, s.network.kind, s.batch_size, s.optimizer.lr, s.epochs)].append(cell)
     table = [
-        (*map(str, names), ", ".join(str(c.settings.seed) for c in group), _told(_estimate(group, known)))
+        (
+            *map(str, names),
+            ", ".join(dict.fromkeys(str(c.settings.seed) for c in group)),
+            str(len(group)),
+            _told(_estimate(group, known)),
+        )
         for names, group in rows.items()
     ]
-    heads = ["method", "data", "network", "batch size", "learning rate", "epochs", "seeds", "time"]
+    heads = ["method", "data", "network", "batch size", "learning rate", "epochs", "seeds", "cells", "time"]
     blocks = len(suite.blocks(cells))
     total, unknown = _estimate(cells, known)
     note = f", and {unknown} cells of which no like was measured here" if unknown else ""

@@ -28,12 +28,18 @@ def device_index(asked: str) -> int | None:
     return int(index or 0)
 
 
-def check_device(asked: str, where: str) -> None:
-    """Raises DeviceError where the driver already says that the device is not there; ``where`` begins the message."""
+def check_device(asked: str, where: str, remedy: str = "use --device cpu") -> None:
+    """Raises DeviceError where the driver already says that the device is not there.
+
+    Args:
+        asked: auto, cpu, cuda or cuda:i.
+        where: begins the message.
+        remedy: what else can be done than to look for a GPU.
+    """
     index = device_index(asked)
     count = None if asked == "auto" or index is None else _driver_count()
     if count is not None and index is not None:
-        demand_device(where, index, count)
+        demand_device(where, index, count, remedy)
 
 
 def resolve_device(asked: str, count: int) -> Literal["cpu", "cuda"]:
@@ -45,12 +51,12 @@ def resolve_device(asked: str, count: int) -> Literal["cpu", "cuda"]:
     return "cuda"
 
 
-def demand_device(where: str, index: int, count: int) -> None:
-    """Raises DeviceError unless there are more than ``index`` devices; ``where`` begins the message."""
+def demand_device(where: str, index: int, count: int, remedy: str = "use --device cpu") -> None:
+    """Raises DeviceError unless there are more than ``index`` devices; see ``check_device``."""
     if count == 0:
         raise DeviceError(
-            f"{where}: torch sees no CUDA device here; use --device cpu, or install a CUDA build of torch on "
-            "a machine with a GPU and its driver"
+            f"{where}: torch sees no CUDA device here; {remedy}, or install a CUDA build of torch on a machine with a "
+            "GPU and its driver"
         )
     if index >= count:
         raise DeviceError(f"{where}: this machine has {count} CUDA device(s), numbered from 0")

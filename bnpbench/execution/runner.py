@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from bnpbench.errors import BnpbenchError
 from bnpbench.execution.children import ask, start_forkserver
@@ -102,10 +102,16 @@ def _check(suite: Suite, kinds: Set[str], options: Options) -> None:
             "leave --jobs out, or take `interval` out of [measure]"
         )
     check_device(options.device, f"--device {options.device}")
-    if "cuda" in suite.devices():
-        check_device("cuda", 'device = "cuda"')
+    if "cuda" in suite.devices() and any(cell.settings.device == "cuda" for cell in _chosen(suite, options)):
+        check_device("cuda", 'device = "cuda"', remedy="--only device=cpu leaves the cells that need one out")
     check_data(kinds, options.data_dir, options.offline)
     check_writable(options.out)
+
+
+def _chosen(suite: Suite, options: Options) -> tuple[Cell, ...]:
+    """The cells of ``--only``, where it is not known yet what "auto" stands for."""
+    device: Literal["cpu", "cuda"] = "cuda" if options.device.startswith("cuda") else "cpu"
+    return suite.cells(device=device, threads=1, only=options.only)
 
 
 def _sharded(blocks: Sequence[Block], shard: tuple[int, int] | None) -> tuple[Block, ...]:

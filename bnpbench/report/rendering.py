@@ -10,6 +10,7 @@ from bnpbench.report.conditioning import conditioning
 from bnpbench.report.costs import costs
 from bnpbench.report.document import RENDERERS, Chapter, Record, Section, Table
 from bnpbench.report.groups import layout
+from bnpbench.report.growth import growth
 from bnpbench.report.references import references
 from bnpbench.report.selection import selection
 from bnpbench.report.summary import damaged, deviations, overview, remarks, settings, strays, unfinished
@@ -59,6 +60,7 @@ def _sections(view: View) -> list[Section]:
         time_to_accuracy(view, groups),
         conditioning(view, groups),
         costs(view, groups),
+        growth(view, groups),
         references(view),
         unfinished(view, arranged.groups),
         remarks(view),

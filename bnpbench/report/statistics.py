@@ -120,6 +120,29 @@ def ratio_interval(ratios: Sequence[float]) -> Estimate:
     return Estimate(_exponential(estimate.value), estimate.n, low, high, estimate.reason)
 
 
+def power_law(columns: Sequence[Sequence[float]], values: Sequence[float]) -> list[Estimate]:
+    """The exponents of ``value = c x_1^e_1 x_2^e_2 ...`` by least squares of the logarithms; Student's t intervals.
+
+    Args:
+        columns: x_1, x_2, ...; each as long as ``values``; all positive.
+        values: positive.
+
+    Returns:
+        An estimate for each column, n counting the points; none where the points do not tell the exponents apart.
+    """
+    design = np.log(np.stack([np.full(len(values), math.e), *(np.asarray(c, dtype=np.float64) for c in columns)], 1))
+    logs = np.log(np.asarray(values, dtype=np.float64))
+    solution, _, rank, _ = np.linalg.lstsq(design, logs)
+    free = len(values) - design.shape[1]
+    if rank < design.shape[1] or free < 1:
+        return []
+    variance = float(np.sum((logs - design @ solution) ** 2)) / free
+    errors = np.sqrt(variance * np.diag(np.linalg.inv(design.T @ design)))
+    halves = _student(free) * errors
+    pairs = zip(solution[1:].tolist(), halves[1:].tolist(), strict=True)
+    return [Estimate(exponent, len(values), exponent - half, exponent + half) for exponent, half in pairs]
+
+
 def _exponential(value: float) -> float:
     return math.exp(value) if value < 700 else math.inf
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from made_results import Made, epochs
 
+from bnpbench.report.extra import crossing
 from bnpbench.report.figures import Curve, Figure, ForestPanel, Panel, figures, inks, write_figures
-from bnpbench.report.figures.cost import crossing
 from bnpbench.report.view import views
 from bnpbench.results import Results
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
 
-from bnpbench.report.claims import paired_times
+from bnpbench.report.extra import crossing, differences, measured_crossing
 from bnpbench.report.figures.model import Axis, Curve, Figure, Mark, Panel
 from bnpbench.report.figures.seeds import about, absent
-from bnpbench.report.figures.timing import explained, interval_curve, step_seconds
+from bnpbench.report.figures.timing import explained, interval_curve
 from bnpbench.report.groups import Group
 from bnpbench.report.text import significant
-from bnpbench.report.view import Cell, View
+from bnpbench.report.view import View
 
 
 def cost(view: View, group: Group) -> Iterable[Figure]:
@@ -32,7 +30,7 @@ def cost(view: View, group: Group) -> Iterable[Figure]:
     notes = ["FLOPs: predicted by the paper's formula (dashed), counted on the plain algorithm (solid)."]
     measured = list[Mark]()
     if extra:
-        measured = _crossings(extra, pair, "measured")
+        measured = _measured(view, group, pair, sizes)
         milliseconds = Axis(f"ms more than {base}")
         panels.append(Panel("measured time a step", axis, milliseconds, tuple(extra), marks=tuple(measured)))
         notes += explained(extra, "epochs")
@@ -40,26 +38,6 @@ def cost(view: View, group: Group) -> Iterable[Figure]:
     notes += [*absent(group, sizes), *about(view)]
     title = "Predicted, counted and measured cost"
     yield Figure("cost", view.suite, view.environment["id"], "cost", title, tuple(panels), tuple(notes))
-
-
-def crossing(left: Mapping[float, float], right: Mapping[float, float]) -> float | None:
-    """The first x at which left overtakes right or right left, between points that both have.
-
-    Where both are positive, logarithms are interpolated: costs are powers of x.
-    """
-    common = sorted(set(left) & set(right))
-    for before, after in pairwise(common):
-        corners = left[before], right[before], left[after], right[after]
-        if min(corners) > 0:
-            one, two = (math.log(corners[i]) - math.log(corners[i + 1]) for i in (0, 2))
-        else:
-            one, two = corners[0] - corners[1], corners[2] - corners[3]
-        if one * two < 0:
-            share = one / (one - two) if math.isfinite(one - two) else 0.5
-            return math.exp(math.log(before) + share * math.log(after / before))
-        if one == 0 and two != 0:
-            return before
-    return None
 
 
 def _flops(group: Group, sizes: Sequence[int], column: str, quantity: str, *, dashed: bool) -> list[Curve]:
@@ -82,21 +60,12 @@ def _extra(view: View, group: Group, base: str, sizes: Sequence[int]) -> list[Cu
     for method in group.methods:
         points = {}
         for size in sizes:
-            differences = _differences(view, group.at(method, size), group.at(base, size)) if method != base else []
-            if differences:
-                points[size] = differences
+            more = differences(view, group.at(method, size), group.at(base, size)) if method != base else []
+            if more:
+                points[size] = [[1e3 * seconds for seconds in cell] for cell in more]
         if points:
             found.append(interval_curve(method, "ms a step more", points))
     return found
-
-
-def _differences(view: View, cells: Sequence[Cell], base: Sequence[Cell]) -> list[list[float]]:
-    others = {cell.seed: cell for cell in base if cell.ok}
-    sides = {str(cell.seed): (cell, others[cell.seed]) for cell in cells if cell.ok and cell.seed in others}
-    left = {seed: step_seconds(view, pair[0]) for seed, pair in sides.items()}
-    right = {seed: step_seconds(view, pair[1]) for seed, pair in sides.items()}
-    pairs = paired_times(view, sides, left, right) or ()
-    return [[1e3 * (one - other) for one, other in cell] for cell in pairs]
 
 
 def _crossings(
@@ -106,6 +75,12 @@ def _crossings(
     sides = [by_method.get(label, {}) for label in pair if label is not None]
     x = crossing(*sides) if len(sides) == 2 else None
     return [] if x is None else [Mark(x, what, dashed)]
+
+
+def _measured(view: View, group: Group, pair: tuple[str | None, str | None], sizes: Sequence[int]) -> list[Mark]:
+    bn, bnp = pair
+    found = measured_crossing(view, group, bnp, bn, sizes) if bn is not None and bnp is not None else None
+    return [] if found is None or found.size is None else [Mark(found.size, "measured")]
 
 
 def _told(pair: tuple[str | None, str | None], marks: Sequence[Mark], *, measured: bool) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
+from bnpbench.report.extra import step_seconds
 from bnpbench.report.figures.model import Axis, Curve, Figure, Panel
 from bnpbench.report.figures.seeds import about, absent, counted, over_seeds
 from bnpbench.report.groups import Group
@@ -62,19 +63,6 @@ def step_time(view: View, group: Group) -> Iterable[Figure]:
     notes = (*explained(curves, "epochs"), *absent(group, group.batch_sizes), *about(view))
     title = "Time of a step against the batch size"
     yield Figure("step-time", view.suite, view.environment["id"], "step-time", title, (panel,), notes)
-
-
-def step_seconds(view: View, cell: Cell) -> Mapping[int, float]:
-    """Epoch to seconds of training over steps; where steps are not known, to the median step."""
-    try:
-        seconds = times(view, cell, "train_seconds")
-        found: Mapping[int, float]
-        steps = view.series(cell, "steps")
-        found = {epoch: s / steps[epoch] for epoch, s in seconds.items() if steps.get(epoch)}
-        found = found or times(view, cell, "step_seconds_median")
-    except NoDataError:
-        return {}
-    return {epoch: s for epoch, s in found.items() if s > 0}
 
 
 def interval_curve(method: str, quantity: str, points: Mapping[int, Sequence[Sequence[float]]]) -> Curve:
