@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+import typer
+
+from bnpbench.errors import BnpbenchError
+
+UNITS = {"bandwidth": (1e9, "GB/s"), "operators": (1e3, "thousand a second")}
+PRODUCTS = (1e9, "GFLOP/s")
 
 
-def env() -> int:
-    """Print what would be recorded about this machine."""
+def env(
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Measure its peak rates, some seconds; later runs record them.")
+    ] = False,
+) -> int:
+    """Print what would be recorded about this machine.
+
+    Its peak rates too, once they were measured."""
+    from bnpbench.measure import rates
     from bnpbench.measure.environment import describe
 
-    for line in _lines(describe()):
+    environment = describe()
+    if measure:
+        environment["rates"] = rates.measure()
+        try:
+            rates.keep(environment["id"], environment["rates"])
+        except OSError as error:
+            raise BnpbenchError(f"the rates cannot be kept in the cache folder: {error}") from error
+    for line in [*_lines({k: v for k, v in environment.items() if k != "rates"}), *_rates(environment["rates"])]:
         print(line)
     return 0
 
@@ -21,4 +42,17 @@ def _lines(table: dict[str, Any], indent: str = "") -> list[str]:
             lines += [f"{indent}{name}:", *_lines(value, indent + "  ")]
         else:
             lines.append(f"{indent}{name}: {'-' if value is None else value}")
+    return lines
+
+
+def _rates(found: dict[str, Any] | None) -> list[str]:
+    if found is None:
+        return ["rates: not measured; `bnpbench env --measure` does, and later runs record them"]
+    lines = [f"rates, measured {found['measured']}:", *(f"  by {name}" for name in found["libraries"])]
+    for rate in found["rates"]:
+        scale, unit = UNITS.get(rate["quantity"], PRODUCTS)
+        threads = "" if rate["threads"] is None else f", {rate['threads']} thread{'' if rate['threads'] == 1 else 's'}"
+        middle, low, high = (f"{rate[name] / scale:,.1f}" for name in ("median", "low", "high"))
+        spread = f"({low} to {high}, {rate['repetitions']} times)"
+        lines.append(f"  {rate['device']}{threads}: {rate['quantity']} {middle} {unit} {spread}")
     return lines

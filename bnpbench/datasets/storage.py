@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
+from bnpbench.cache import user_cache
 from bnpbench.errors import DataError
 
 VARIABLE = "BNPBENCH_DATA"
@@ -24,13 +24,6 @@ def root(flag: Path | None = None) -> Path:
 def is_offline(flag: bool = False) -> bool:
     """Whether nothing may be fetched: by the flag, or by ``BNPBENCH_OFFLINE=1``."""
     return flag or os.environ.get(OFFLINE, "") not in ("", "0")
-
-
-def user_cache() -> Path:
-    """bnpbench's folder among the user's caches: XDG's on Linux, Apple's on macOS."""
-    if os.environ.get("XDG_CACHE_HOME"):
-        return Path(os.environ["XDG_CACHE_HOME"]) / "bnpbench"
-    return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "bnpbench"
 
 
 def prepare(folder: Path) -> None:

@@ -15,7 +15,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from bnpbench.datasets.storage import user_cache
+from bnpbench.cache import user_cache
 from bnpbench.execution.child import serve
 from bnpbench.execution.interruption import uninterrupted
 from bnpbench.execution.messages import Done, Refused

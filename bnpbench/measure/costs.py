@@ -17,6 +17,10 @@ class Columns:
         flops_method_executed: an eager step with the method minus the same step without it.
         operators_per_step: aten operators that an eager step dispatches.
         bnp_form: where BNP is computed in its lean form: ``plain`` (nowhere), ``lean`` or ``lean: <layers>``.
+        bytes_per_step: least traffic with the memory: each parameter, gradient, moment of the optimizer and running
+            statistic read once and written once; each tensor that the forward pass keeps for the backward one written
+            once and read once; the batch read once. What caches save beyond that, and what operators read and write
+            more than once, are not in it.
     """
 
     parameters: int
@@ -26,6 +30,7 @@ class Columns:
     flops_method_executed: int | None = None
     operators_per_step: int | None = None
     bnp_form: str | None = None
+    bytes_per_step: int | None = None
 
 
 @dataclass(frozen=True)

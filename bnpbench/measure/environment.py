@@ -17,6 +17,8 @@ from typing import Any
 import psutil
 import torch
 
+from bnpbench.measure import rates
+
 MEASUREMENT = 2  # 2: convolutions on CUDA keep to float32 unless precision says tf32
 
 
@@ -28,7 +30,8 @@ def describe(gpu: int = 0) -> dict[str, Any]:
 
     Returns:
         ``id`` (12 hex digits over hardware, driver, torch, CUDA and ``MEASUREMENT``), ``hardware``, ``software``,
-        ``measurement`` and ``details``, which do not count for the id. No host or user name, no path.
+        ``measurement``; ``details`` and ``rates`` (of ``measure.rates``, None where they were never measured), which
+        do not count for the id. No host or user name, no path.
     """
     hardware = {
         "cpu": cpu_model(),
@@ -53,6 +56,7 @@ def describe(gpu: int = 0) -> dict[str, Any]:
         "software": software,
         "measurement": MEASUREMENT,
         "details": details(),
+        "rates": rates.kept(digest),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bnpbench.errors import BnpbenchError
 from bnpbench.report.accuracy import accuracy
 from bnpbench.report.advice import advice
+from bnpbench.report.bounds import bounds
 from bnpbench.report.claims import Verdict, view_verdicts
 from bnpbench.report.conditioning import conditioning
 from bnpbench.report.costs import costs
@@ -60,6 +61,7 @@ def _sections(view: View) -> list[Section]:
         time_to_accuracy(view, groups),
         conditioning(view, groups),
         costs(view, groups),
+        bounds(view, groups),
         growth(view, groups),
         references(view),
         unfinished(view, arranged.groups),

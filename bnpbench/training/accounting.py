@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
@@ -17,9 +20,11 @@ from bnpbench.measure.costs import Columns, Costs
 from bnpbench.measure.flops import FlopCount, count_plain_bn, count_plain_bnp
 from bnpbench.suite import Settings, Vanilla
 from bnpbench.training.optimizers import build_optimizer
+from bnpbench.training.precision import at_least_float32, autocast
 from bnpbench.training.step import Step
 
 META = torch.device("meta")
+_VANILLA = Vanilla(kind="vanilla")
 
 
 def costs(settings: Settings, input_shape: tuple[int, ...], classes: int) -> Costs:
@@ -33,18 +38,16 @@ def costs(settings: Settings, input_shape: tuple[int, ...], classes: int) -> Cos
     model = _model(settings, input_shape, classes)
     reason = methods.not_applicable(model, input_shape, settings.batch_size)
     parameters = sum(p.numel() for p in model.parameters())
-    twin = settings.model_copy(update={"method": Vanilla(kind="vanilla")})
-    plain = _step(twin, _model(twin, input_shape, classes), input_shape, classes)
-    products = _products(plain, settings.batch_size)
+    products, without = _plain(settings.model_copy(update={"method": _VANILLA}), input_shape, classes)
     if reason is not None:
         return Costs(Columns(parameters, products), reason)
     predicted_flops, counted = _published(settings, model, input_shape)
     step = _step(settings, model, input_shape, classes)
     with_method, operators = _executed(step, settings.batch_size)
-    without, _ = _executed(plain, settings.batch_size)
-    return Costs(
-        Columns(parameters, products, predicted_flops, counted, with_method - without, operators, _form(step.bnp))
-    )
+    kept, casts = _kept(settings, input_shape, classes)
+    traffic = _bytes(step, settings.batch_size) + 2 * kept
+    executed, form = with_method - without, _form(step.bnp)
+    return Costs(Columns(parameters, products, predicted_flops, counted, executed, operators + casts, form, traffic))
 
 
 def _form(bnp: BNP | None) -> str | None:
@@ -53,6 +56,13 @@ def _form(bnp: BNP | None) -> str | None:
     if not bnp.lean:
         return "plain"
     return "lean" if bnp.lean == bnp.layers else f"lean: {', '.join(bnp.lean)}"
+
+
+@lru_cache(maxsize=64)  # the methods of a sweep share it
+def _plain(settings: Settings, input_shape: tuple[int, ...], classes: int) -> tuple[int, int]:
+    """Operations of a step without a method: of its products, and all."""
+    step = _step(settings, _model(settings, input_shape, classes), input_shape, classes)
+    return _products(step, settings.batch_size), _executed(step, settings.batch_size)[0]
 
 
 def _model(settings: Settings, input_shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -76,8 +86,8 @@ def _step(settings: Settings, model: nn.Module, input_shape: tuple[int, ...], cl
     return step
 
 
-def _index(examples: int) -> Tensor:
-    return torch.empty(examples, dtype=torch.int64, device=META)
+def _index(examples: int, device: torch.device | str = META) -> Tensor:
+    return torch.empty(examples, dtype=torch.int64, device=device)
 
 
 def _products(step: Step, examples: int) -> int:
@@ -94,6 +104,56 @@ def _executed(step: Step, examples: int) -> tuple[int, int]:
     return flops.total, operators.calls
 
 
+def _bytes(step: Step, examples: int) -> int:
+    """Bytes of what a step changes, twice, and of the batch that it reads."""
+    assert step.images is not None
+    tensors: list[Tensor] = [*step.parameters, *step.parameters]  # and their gradients
+    tensors += [
+        value for state in step.optimizer.state.values() for value in state.values() if isinstance(value, Tensor)
+    ]
+    tensors += step.model.buffers()
+    tensors += step.bnp.state_dict().values() if step.bnp is not None else ()
+    return 2 * sum(map(_size, tensors)) + examples * _size(step.images[0])
+
+
+def _size(tensor: Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def _kept(settings: Settings, input_shape: tuple[int, ...], classes: int) -> tuple[int, int]:
+    """Bytes that the forward pass keeps for the backward one, parameters apart, and the casts of autocast in both.
+
+    Found on fake tensors of the CPU: autocast passes over those of ``meta``. BNP keeps nothing.
+    """
+    kept, operators = _traced(settings, input_shape, classes)
+    if settings.precision != "bf16":
+        return kept, 0
+    return kept, operators - _traced(settings.model_copy(update={"precision": "float32"}), input_shape, classes)[1]
+
+
+def _traced(settings: Settings, input_shape: tuple[int, ...], classes: int) -> tuple[int, int]:
+    with FakeTensorMode(), torch.device("cpu"):
+        model = methods.build_model(settings, input_shape, classes, torch.Generator()).train()
+        images, labels = torch.empty(settings.batch_size, *input_shape), _index(settings.batch_size, "cpu")
+        own = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
+        kept: dict[int, int] = {}
+
+        def note(tensor: Tensor) -> Tensor:
+            storage = tensor.untyped_storage()
+            if storage._cdata not in own:
+                kept[storage._cdata] = storage.nbytes()
+            return tensor
+
+        with _OperatorCount() as operators:
+            with (
+                torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor),
+                autocast(settings, images.device),
+            ):
+                loss = F.cross_entropy(at_least_float32(model(images)), labels)
+            loss.backward()
+    return sum(kept.values()), operators.calls
+
+
 class _OperatorCount(TorchDispatchMode):
     """Counts the aten operators that are dispatched."""
 
@@ -104,7 +164,7 @@ class _OperatorCount(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        self.calls += 1
+        self.calls += func.namespace == "aten"  # fake tensors ask for their device by an operator of another
         return func(*args, **(kwargs or {}))
 
 

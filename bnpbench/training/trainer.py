@@ -60,6 +60,7 @@ class Trainer:
         optimizer = build_optimizer(settings, self.model, self.lr, fused=settings.engine != "compiled")
         self.order = torch.Generator().manual_seed(seed_for(settings.seed, "order"))
         self.noise = torch.Generator(device).manual_seed(seed_for(settings.seed, "augmentation"))
+        self.autocast = autocast(settings, device)
         self.step = Step(
             self.model,
             examples.labels,
@@ -68,7 +69,7 @@ class Trainer:
             bnp=self.bnp,
             penalty=methods.penalty(settings, self.model),
             augment=settings.augment != "none" and isinstance(examples, Resident),
-            autocast=autocast(settings, device),
+            autocast=self.autocast,
         )
         self.state = TrainingState(self.model, optimizer, self.bnp, {"order": self.order, "augmentation": self.noise})
         self.steps = len(examples.labels) // settings.batch_size
@@ -129,7 +130,7 @@ class Trainer:
         return row
 
     def _evaluated(self, batches: Pairs) -> tuple[float, float]:
-        with self.step.autocast:
+        with self.autocast:
             return evaluate(self.model, batches, self.device)
 
     def _train(self, epoch: int, probe: Probe | None) -> tuple[Reading, Tensor, float]:

@@ -1,0 +1,155 @@
+"""What this machine can do at most: memory bandwidth, matrix products, and operators that do next to nothing.
+
+Measured through torch, as training would reach it, and kept in the user's cache folder under the environment's id: a
+run on the same machine writes them into its ``environment.json``, and the report sets the steps beside them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psutil
+import torch
+
+from bnpbench.cache import user_cache
+
+REPETITIONS = 7
+SMALLEST_ARRAY = 2**26  # bytes; four times the last cache where that is more, so that nothing is read from it
+LAST_CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
+PRODUCT = {"cpu": 1536, "cuda": 8192}  # rows and columns
+LAUNCHES = 2000
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A rate a second.
+
+    Attributes:
+        device: cpu or cuda.
+        threads: of torch, where they matter; None on CUDA.
+        quantity: ``bandwidth`` (bytes, of a = b + s c: two arrays read, one written), ``float32``, ``tf32``, ``bf16``
+            (operations of a product of square matrices, a multiply-add being two), or ``operators`` (additions to a
+            single number, one after the other).
+        median, low, high: over the repetitions.
+        repetitions: how many.
+    """
+
+    device: str
+    threads: int | None
+    quantity: str
+    median: float
+    low: float
+    high: float
+    repetitions: int
+
+
+def measure() -> dict[str, Any]:
+    """All rates of the CPU, with one thread and with all cores, and of the first CUDA device if there is one.
+
+    Returns:
+        ``measured`` (the day), ``libraries`` (what multiplied on the CPU) and ``rates`` (``Rate`` as dicts).
+    """
+    before = torch.get_num_threads()
+    rates = []
+    for threads in dict.fromkeys((1, psutil.cpu_count(logical=False) or os.cpu_count() or 1)):
+        torch.set_num_threads(threads)
+        rates += list(_rates(torch.device("cpu"), threads))
+    torch.set_num_threads(before)
+    if torch.cuda.is_available():
+        rates += list(_rates(torch.device("cuda"), None))
+    return {"measured": f"{datetime.now(UTC):%Y-%m-%d}", "libraries": libraries(), "rates": [asdict(r) for r in rates]}
+
+
+def libraries() -> list[str]:
+    """The libraries that torch multiplies matrices with on the CPU, as it names them."""
+    wanted = ("Math Kernel Library", "MKL-DNN", "OpenBLAS", "Accelerate")
+    lines = (line.strip(" -") for line in torch.__config__.show().splitlines())
+    return [line for line in lines if any(name in line for name in wanted) and "Build settings" not in line]
+
+
+def keep(environment: str, found: dict[str, Any]) -> Path:
+    """Write the rates of an environment into the user's cache folder. Raises OSError."""
+    path = _path(environment)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    temporary.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    temporary.replace(path)
+    return path
+
+
+def kept(environment: str) -> dict[str, Any] | None:
+    """The rates that were measured in an environment; None where none were, or they cannot be read."""
+    try:
+        found = json.loads(_path(environment).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _path(environment: str) -> Path:
+    return user_cache() / "rates" / f"{environment}.json"
+
+
+def _rates(device: torch.device, threads: int | None) -> Iterator[Rate]:
+    precisions = ("float32", "tf32", "bf16") if device.type == "cuda" else ("float32",)
+    works = {"bandwidth": _triad, **dict.fromkeys(precisions, _product), "operators": _operators}
+    for quantity, prepare in works.items():
+        torch.set_float32_matmul_precision("high" if quantity == "tf32" else "highest")
+        work, amount = prepare(device, torch.bfloat16 if quantity == "bf16" else torch.float32)
+        found = [amount / _seconds(work, device) for _ in range(1 + REPETITIONS)][1:]  # the first warms up
+        yield Rate(device.type, threads, quantity, median(found), min(found), max(found), REPETITIONS)
+    torch.set_float32_matmul_precision("highest")
+
+
+Work = tuple[Callable[[], object], int]
+"""What to time, and how much of its quantity that is."""
+
+
+def _triad(device: torch.device, dtype: torch.dtype) -> Work:
+    length = _array_bytes(device) // dtype.itemsize
+    a, b, c = (torch.full((length,), value, dtype=dtype, device=device) for value in (0.0, 1.0, 2.0))
+    return lambda: torch.add(b, c, alpha=3.0, out=a), 3 * dtype.itemsize * length
+
+
+def _product(device: torch.device, dtype: torch.dtype) -> Work:
+    size = PRODUCT[device.type]
+    x, y, product = (torch.randn(size, size, device=device).to(dtype) for _ in range(3))
+    return lambda: torch.mm(x, y, out=product), 2 * size**3
+
+
+def _operators(device: torch.device, dtype: torch.dtype) -> Work:
+    number = torch.zeros((), dtype=dtype, device=device)
+
+    def launch() -> None:
+        for _ in range(LAUNCHES):
+            number.add_(1.0)
+
+    return launch, LAUNCHES
+
+
+def _array_bytes(device: torch.device) -> int:
+    if device.type == "cuda":
+        return min(2**30, torch.cuda.get_device_properties(device).total_memory // 16)
+    try:
+        cache = int(LAST_CACHE.read_text().strip().removesuffix("K")) * 1024
+    except (OSError, ValueError):
+        cache = 0
+    return int(min(max(SMALLEST_ARRAY, 4 * cache), psutil.virtual_memory().available // 16))
+
+
+def _seconds(work: Callable[[], object], device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    begin = time.perf_counter()
+    work()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - begin

@@ -1,0 +1,57 @@
+"""Peak rates: measured on small work, kept, and found again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from bnpbench.measure import rates
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(rates, "SMALLEST_ARRAY", 2**14)
+    monkeypatch.setattr(rates, "LAST_CACHE", tmp_path / "none")
+    monkeypatch.setattr(rates, "PRODUCT", {"cpu": 32, "cuda": 32})
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def test_every_rate_has_its_spread(small: None) -> None:
+    threads = torch.get_num_threads()
+    found = rates.measure()
+    assert torch.get_num_threads() == threads
+    on_cpu = [rate for rate in found["rates"] if rate["device"] == "cpu"]
+    assert {rate["quantity"] for rate in on_cpu} == {"bandwidth", "float32", "operators"}
+    assert {rate["threads"] for rate in on_cpu} >= {1}
+    for rate in found["rates"]:
+        assert 0 < rate["low"] <= rate["median"] <= rate["high"]
+        assert rate["repetitions"] == rates.REPETITIONS
+    assert found["libraries"]
+    assert not any("/" in line for line in found["libraries"])
+
+
+def test_amounts_are_the_textbooks(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With work that always takes two seconds, a rate is half the amount."""
+    monkeypatch.setattr(rates, "_seconds", lambda work, device: 2.0)
+    found = {rate.quantity: rate.median for rate in rates._rates(torch.device("cpu"), 1)}
+    assert found == {"bandwidth": 3 * 2**14 / 2, "float32": 2 * 32**3 / 2, "operators": rates.LAUNCHES / 2}
+
+
+def test_what_is_kept_is_found_in_the_same_environment_only(small: None) -> None:
+    found: dict[str, Any] = {"measured": "2026-01-02", "libraries": [], "rates": []}
+    assert rates.kept("0123456789ab") is None
+    path = rates.keep("0123456789ab", found)
+    assert rates.kept("0123456789ab") == found
+    assert rates.kept("ba9876543210") is None
+    assert path.parent.stat().st_mode & 0o077 == 0
+    path.write_text("{")
+    assert rates.kept("0123456789ab") is None
+
+
+def test_an_array_is_larger_than_the_last_cache(small: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "size").write_text("64K\n")
+    monkeypatch.setattr(rates, "LAST_CACHE", tmp_path / "size")
+    assert rates._array_bytes(torch.device("cpu")) == 4 * 64 * 1024

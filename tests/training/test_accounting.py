@@ -1,0 +1,68 @@
+"""Traffic and operators of a step, against counts by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bnpbench.training.accounting import costs
+from tests.training.test_trainer import cell
+
+N, WIDTHS, CLASSES = 10, (12, 9, 7), 5
+PARAMETERS = 12 * 9 + 9 + 9 * 7 + 7 + 7 * 5 + 5
+LOSS = N * CLASSES * 4 + N * 8 + 4  # log-softmax, labels, and the weight that nll_loss adds up
+
+
+def traffic(**changes: Any) -> int:
+    found = costs(cell(**changes).settings, (12,), CLASSES).columns.bytes_per_step
+    assert found is not None
+    return found
+
+
+def by_hand(copies: int, kept: int, running: int = 0) -> int:
+    """``copies`` of the parameters, running statistics and what is kept, each read and written; the batch read."""
+    return 2 * (4 * copies * PARAMETERS + running + kept) + 4 * N * 12
+
+
+def test_vanilla_by_hand() -> None:
+    kept = 4 * N * sum(WIDTHS) + LOSS
+    assert traffic(optimizer={"kind": "sgd", "lr": 0.1}) == by_hand(2, kept)
+    assert traffic(optimizer={"kind": "sgd", "lr": 0.1, "momentum": 0.9}) == by_hand(3, kept)
+
+
+def test_bnp_adds_its_running_statistics_alone() -> None:
+    added = traffic(method="bnp") - traffic(method="vanilla")
+    assert added == 2 * 4 * 2 * sum(WIDTHS)
+
+
+def test_bn_adds_its_outputs_parameters_and_statistics() -> None:
+    added = traffic(method="bn") - traffic(method="vanilla")
+    features = 9 + 7
+    parameters = 3 * 2 * features * 4  # with gradients and momentum
+    buffers = 2 * features * 4 + 2 * 8  # and two counters
+    kept = N * features * 4 + 2 * features * 4 + 2 * features * 4  # outputs; mean and deviation; running values
+    assert added == 2 * (parameters + buffers + kept)
+
+
+def test_bf16_keeps_activations_in_two_bytes_and_copies_weights() -> None:
+    optimizer = {"kind": "sgd", "lr": 0.1}
+    weights = 2 * (9 * 7 + 7 * 5)  # the first layer passes no gradient on
+    kept = 2 * N * sum(WIDTHS) + weights + LOSS
+    assert traffic(optimizer=optimizer, precision="bf16") == by_hand(2, kept)
+
+
+def test_bf16_adds_its_casts_to_the_operators() -> None:
+    full, half = (costs(cell(precision=p).settings, (12,), CLASSES).columns for p in ("float32", "bf16"))
+    assert full.operators_per_step is not None
+    assert half.operators_per_step is not None
+    casts = 6 + 1 + 1  # parameters, images, logits; each but that of the images has one in the backward pass
+    assert half.operators_per_step - full.operators_per_step == 2 * casts - 1
+    assert half.flops_model == full.flops_model
+
+
+@pytest.mark.parametrize("method", ["bnp+gn", "renorm", "ln", "4things"])
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_every_method_is_counted(method: str, precision: str) -> None:
+    changes = {"network": {"kind": "fc", "hidden": (8, 8)}, "precision": precision}
+    assert traffic(method=method, **changes) > traffic(method="vanilla", **changes)
