@@ -1,4 +1,5 @@
-"""Sessions: lint, types, tests, regression; on demand ``baseline``, which renews what regression compares with.
+"""Sessions: lint, types, tests, regression; on demand ``baseline``, which renews what regression compares with,
+and ``gpu``, for a machine that has one.
 
 They run in the interpreter that started nox: torch is large, one environment holds it.
 """
@@ -62,6 +63,12 @@ def baseline(session: nox.Session) -> None:
     for folder in BASELINE.glob("*/*/"):
         for leftover in ("logs", "locks", "cells", "epochs", "steps", "checkpoints"):
             shutil.rmtree(folder / leftover, ignore_errors=True)
+
+
+@nox.session
+def gpu(session: nox.Session) -> None:
+    """The CUDA tests, timings in all engines, the crossing, one profile: under 8 minutes on one H100."""
+    session.run(sys.executable, "tests/benchmarks/gpu.py", *session.posargs)
 
 
 def bnpbench(session: nox.Session, *arguments: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Sequence, Set
 from functools import partial
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -128,11 +128,18 @@ def _provenance(suite: Suite) -> dict[str, Any]:
     folder = suite.path.parent if suite.path else Path.cwd()
     commit = _git(folder, "rev-parse", "HEAD")
     return {
-        "bnpbench": version("bnpbench"),
+        "bnpbench": _version("bnpbench"),  # from a checkout it may run uninstalled
         "torch": version("torch"),
         "commit": commit,
         "dirty": bool(_git(folder, "status", "--porcelain", "--untracked-files=no")) if commit else None,
     }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def _git(folder: Path, *command: str) -> str | None:
