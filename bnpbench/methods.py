@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from bnpbench.bnp import BNP
 from bnpbench.bnp.costs import bnp_flops, lean_bnp_flops
 from bnpbench.errors import NotApplicable, SuiteError
-from bnpbench.layers import AveragedBatchNorm, BatchRenorm, FourThings, Normalization
+from bnpbench.layers import AveragedBatchNorm, BatchRenorm, FourThings, Normalization, SynchronizedBatchNorm
 from bnpbench.networks import build
 from bnpbench.networks.initialization import WEIGHTED, initialize
 from bnpbench.suite.vocabulary import (
@@ -65,24 +65,27 @@ class Method:
         layer: makes the normalization from the method's options, the number of features, the
             number of dimensions behind them and the name of the layer it follows; None: no normalization.
         position: where it stands; None: as the options' ``position`` says.
+        synchronized: takes the place of ``layer`` on several devices, unless the options have ``sync = false``.
         preconditioned: whether BNP preconditions the gradient. Every preconditioned layer has a bias.
         pulls: the decays that are part of the method, from its options and the model.
     """
 
     layer: Callable[[Any, int, int, str], nn.Module] | None = None
     position: Literal["post", "pre"] | None = None
+    synchronized: Callable[[Any, int, int, str], nn.Module] | None = None
     preconditioned: bool = False
     pulls: Callable[[Any, nn.Module], list[Pull]] = _no_pulls
 
 
-def normalization(options: MethodOptions) -> Normalization:
-    """What a network puts at each place for the method of ``options``."""
+def normalization(options: MethodOptions, devices: int = 1) -> Normalization:
+    """What a network puts at each place for the method of ``options``, on so many devices."""
     method = METHODS[options.kind]
-    if method.layer is None:
+    layer = method.synchronized if devices > 1 and getattr(options, "sync", False) else method.layer
+    if layer is None:
         return Normalization()
     return Normalization(
         position=method.position or getattr(options, "position", "post"),
-        maker=partial(method.layer, options),
+        maker=partial(layer, options),
         conv_bias=method.preconditioned,
     )
 
@@ -103,7 +106,7 @@ def build_model(
         SuiteError: the network does not fit the examples, or the method a layer.
     """
     with torch.random.fork_rng(devices=[]):
-        model = build(settings.network, normalization(settings.method), input_shape, classes)
+        model = build(settings.network, normalization(settings.method, settings.devices), input_shape, classes)
     initialize(model, settings.initialization, generator)
     if settings.precision == "bf16":
         for module in model.modules():
@@ -203,6 +206,11 @@ def _batch_norm(options: BatchNorm, features: int, spatial_dims: int, site: str)
     return _BATCH_NORMS[spatial_dims](features, eps=options.eps, momentum=options.momentum)
 
 
+def _synchronized_batch_norm(options: BatchNorm, features: int, spatial_dims: int, site: str) -> nn.Module:
+    momentum = None if options.inference == "averaged" else options.momentum
+    return SynchronizedBatchNorm(features, eps=options.eps, momentum=momentum)
+
+
 def _layer_norm(options: LayerNorm, features: int, spatial_dims: int, site: str) -> nn.Module:
     """Over the features of a row, or over all channels and positions of an example, with an affine a channel."""
     if spatial_dims == 0:
@@ -256,8 +264,8 @@ def _four_things_pulls(options: FourThingsOptions, model: nn.Module) -> list[Pul
 
 METHODS: dict[str, Method] = {
     "vanilla": Method(),
-    "bn": Method(layer=_batch_norm, position="post"),
-    "bn-pre": Method(layer=_batch_norm, position="pre"),
+    "bn": Method(layer=_batch_norm, synchronized=_synchronized_batch_norm, position="post"),
+    "bn-pre": Method(layer=_batch_norm, synchronized=_synchronized_batch_norm, position="pre"),
     "renorm": Method(layer=_renorm, position="post"),
     "ln": Method(layer=_layer_norm),
     "gn": Method(layer=_group_norm),

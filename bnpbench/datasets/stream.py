@@ -64,20 +64,21 @@ class Stream:
         """Number of images."""
         return len(self.labels)
 
-    def batches(self, order: Tensor, batch_size: int, seed: int = 0) -> Iterator[Batch]:
+    def batches(self, order: Tensor, batch_size: int, seed: int = 0, part: slice = slice(None)) -> Iterator[Batch]:
         """Images (batch, 3, size, size) in float32 and labels (batch,), in the order given.
 
         Args:
             order: numbers of images, (count,) int64; a last batch may be short.
             batch_size: images a batch.
             seed: draws the crops and flips; give each epoch its own.
+            part: of every batch that is delivered; its crops and flips are those it has in the whole batch.
 
         Raises:
             DataError: a file cannot be decoded; names it.
         """
         seeds = torch.randint(2**62, (len(order),), generator=torch.Generator().manual_seed(seed))
         pairs = list(zip(order.tolist(), seeds.tolist(), strict=True))
-        self._plan[:] = [pairs[first : first + batch_size] for first in range(0, len(pairs), batch_size)]
+        self._plan[:] = [pairs[first : first + batch_size][part] for first in range(0, len(pairs), batch_size)]
         for batch in self._loader:
             if isinstance(batch, DataError):
                 raise batch

@@ -6,5 +6,6 @@ from bnpbench.layers.averaged import AveragedBatchNorm
 from bnpbench.layers.four_things import FourThings
 from bnpbench.layers.normalization import Maker, Normalization
 from bnpbench.layers.renorm import BatchRenorm
+from bnpbench.layers.synchronized import SynchronizedBatchNorm
 
-__all__ = ["AveragedBatchNorm", "BatchRenorm", "FourThings", "Maker", "Normalization"]
+__all__ = ["AveragedBatchNorm", "BatchRenorm", "FourThings", "Maker", "Normalization", "SynchronizedBatchNorm"]

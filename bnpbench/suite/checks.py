@@ -6,12 +6,15 @@ from typing import Any
 
 from bnpbench.suite.cells import Cell
 from bnpbench.suite.data import data_shape, split_sizes
+from bnpbench.suite.document import Measure, Probe
 from bnpbench.suite.expansion import Grid
 from bnpbench.suite.explaining import closest, shown
 from bnpbench.suite.options import SETTINGS, kinds, method_label
-from bnpbench.suite.vocabulary import Cnn, FullyConnected, ResNet, ResNet18, Settings
+from bnpbench.suite.vocabulary import BatchNorm, Cnn, FullyConnected, ResNet, ResNet18, Settings
 
 SMALLEST_CNN_IMAGE = 18  # three valid 3 x 3 convolutions and two poolings by 2 leave one position of it
+ONE_DEVICE = ("renorm", "4things")
+"""Methods whose batch statistics are not reduced over devices."""
 AGREE = ("device", "devices", "precision", "threads", "deterministic", "epochs")
 """What the cells of a block must have in common: one process, one set of flags, as many turns."""
 
@@ -28,6 +31,9 @@ def check_settings(grid: Grid) -> None:
             settings.validation,
             settings.augment,
             settings.memory_format,
+            settings.devices,
+            settings.engine,
+            settings.method,
         )
         if together not in seen:
             seen.add(together)
@@ -60,7 +66,34 @@ def _fault(settings: Settings) -> tuple[tuple[str, ...], str] | None:
     if isinstance(settings.network, Cnn) and min(shape.input[1:]) < SMALLEST_CNN_IMAGE:
         least = f"{SMALLEST_CNN_IMAGE} x {SMALLEST_CNN_IMAGE}"
         return ("network",), f"cnn needs images of at least {least}; {name} is {size}"
+    return _fault_of_devices(settings)
+
+
+def _fault_of_devices(settings: Settings) -> tuple[tuple[str, ...], str] | None:
+    """What does not go together with the number of devices."""
+    devices, method = settings.devices, settings.method
+    if devices == 1:
+        if isinstance(method, BatchNorm) and not method.sync:
+            return ("method", "sync"), "one device has nothing to synchronize with: leave sync out, or raise devices"
+        return None
+    if settings.batch_size < devices:
+        return ("devices",), f"{devices} devices cannot share a batch of {settings.batch_size}"
+    if settings.engine not in ("auto", "eager"):
+        return ("engine",), f"{settings.engine} runs on one device; several run eager steps only"
+    if method.kind in ONE_DEVICE:
+        return ("method",), f"{method.kind} takes its statistics from the whole batch, which no device sees whole"
     return None
+
+
+def check_devices(grid: Grid, measure: Measure, probe: Probe | None) -> None:
+    """Raises SuiteError where several devices would share what only one process can do."""
+    several = [row for row, settings in enumerate(grid.settings) if settings.devices > 1]
+    if several and measure.interleave:
+        message = "cells that take turns share one process, and several devices take one each: leave interleave out"
+        raise grid.error(message, several[0], ("devices",))
+    if several and probe is not None:
+        message = "the probe looks at a whole batch, and each of several devices has a part: leave [probe] out"
+        raise grid.error(message, several[0], ("devices",))
 
 
 def check_labels(grid: Grid) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from bnpbench.errors import SuiteError
-from bnpbench.suite.checks import check_labels, check_settings, groups
+from bnpbench.suite.checks import check_devices, check_labels, check_settings, groups
 from bnpbench.suite.claims import check_claims
 from bnpbench.suite.document import Document, Select
 from bnpbench.suite.expansion import Grid
@@ -39,6 +39,7 @@ def load_suite(source: str | Path, *, allow_plugins: bool = False) -> Suite:
     load_plugins(plugins)
     grid = Grid(file, document, tuple(sorted(plugin.sha256 for plugin in plugins)))
     check_settings(grid)
+    check_devices(grid, document.measure, document.probe)
     check_labels(grid)
     suite = Suite(
         name=document.name,

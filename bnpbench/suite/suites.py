@@ -85,7 +85,7 @@ class Suite:
         Where ``[select]`` chooses, these are its trials: one seed, role ``trial``.
 
         Args:
-            device, threads, engine: what "auto" stands for.
+            device, threads, engine: what "auto" stands for; the processes of several devices share the threads.
             only: ``KEY=VALUE,VALUE`` texts; a cell must match one value of each.
             seeds: only the first so many seeds of the axis.
             epochs: instead of the suite's; schedules stay as they are.
@@ -181,6 +181,8 @@ class Suite:
 def _resolved(row: Row, changes: Mapping[str, Any], role: Role, epochs: int | None) -> Cell:
     """A row's cell: what stands at "auto" replaced, and whatever else ``changes`` says."""
     made = {n: v for n, v in changes.items() if n not in _AUTO or getattr(row.settings, n) == "auto"}
+    if "threads" in made:
+        made["threads"] = max(made["threads"] // row.settings.devices, 1)
     made |= {"epochs": epochs} if epochs else {}
     return Cell(row.settings.model_copy(update=made), role, row.group)
 

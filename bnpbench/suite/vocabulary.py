@@ -59,6 +59,7 @@ class BatchNorm(_BatchStatistics):
 
     kind: Literal["bn", "bn-pre"]
     inference: Literal["running", "averaged"] = "running"
+    sync: bool = True  # on several devices, statistics over all of them; false: each takes its own
 
 
 class Renorm(_BatchStatistics):
@@ -316,7 +317,7 @@ class Settings(Options):
     epochs: Positive
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    devices: Annotated[int, Field(ge=1, le=1)] = 1
+    devices: Positive = 1  # that share every batch
     engine: Literal["auto", "eager", "compiled", "graphed"] = "auto"
     threads: Literal["auto"] | Positive = "auto"
     precision: Literal["float32", "tf32", "bf16"] = "float32"

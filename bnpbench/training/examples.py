@@ -17,6 +17,8 @@ EVALUATION_BATCH = 1000
 RATE_IMAGES = 2000  # over which the input rate is measured
 MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
+WHOLE = slice(None)
+
 Pairs = Iterable[tuple[Tensor, Tensor]]
 """Images and labels, batch by batch."""
 
@@ -34,12 +36,15 @@ class Examples(Protocol):
     classes: int
     labels: Tensor
 
-    def training(self, order: Tensor, batch_size: int, seed: int) -> Iterable[tuple[Tensor, ...]]:
+    def training(
+        self, order: Tensor, batch_size: int, seed: int, part: slice = WHOLE
+    ) -> Iterable[tuple[Tensor, ...]]:
         """Arguments of the step, one tuple a batch: indices, and images and labels where these are streamed.
 
         Args:
             order: of the examples, a multiple of ``batch_size``.
             seed: of random crops, where the stream makes them.
+            part: of every batch.
         """
 
     def test(self) -> Pairs:
@@ -72,8 +77,10 @@ class Resident:
         held_x, held_y = data.validation_x, data.validation_y
         self._validation = None if held_x is None or held_y is None else (images(held_x), held_y.to(device))
 
-    def training(self, order: Tensor, batch_size: int, seed: int) -> Iterable[tuple[Tensor, ...]]:
-        return ((index,) for index in order.to(self.labels.device).view(-1, batch_size).unbind())
+    def training(
+        self, order: Tensor, batch_size: int, seed: int, part: slice = WHOLE
+    ) -> Iterable[tuple[Tensor, ...]]:
+        return ((index,) for index in order.to(self.labels.device).view(-1, batch_size)[:, part].unbind())
 
     def test(self) -> Pairs:
         return _batches(*self._test)
@@ -102,9 +109,11 @@ class Streamed:
         self.labels = self.streams.train.labels.to(device)
         self.rate = self.streams.train.rate(RATE_IMAGES, settings.batch_size)  # images a second
 
-    def training(self, order: Tensor, batch_size: int, seed: int) -> Iterable[tuple[Tensor, ...]]:
-        indices = order.to(self.labels.device).view(-1, batch_size).unbind()
-        batches = self.streams.train.batches(order, batch_size, seed)
+    def training(
+        self, order: Tensor, batch_size: int, seed: int, part: slice = WHOLE
+    ) -> Iterable[tuple[Tensor, ...]]:
+        indices = order.to(self.labels.device).view(-1, batch_size)[:, part].unbind()
+        batches = self.streams.train.batches(order, batch_size, seed, part)
         return ((index, *batch) for index, batch in zip(indices, batches, strict=True))
 
     def test(self) -> Pairs:

@@ -33,6 +33,7 @@ class Step:
         images: of all of them, (examples, ...) on the device, where they are resident.
         optimizer: over the model's parameters, its learning rate a 0-d tensor.
         bnp: the preconditioner, if the method has one.
+        loss: of logits and labels, 0-d; the mean over the batch, or a rank's part of it.
         penalty: gives a term that is added to the loss before the backward pass, if the method has one.
         augment: crop and flip the images at random, by the ``draws`` of the epoch.
         autocast: goes around the forward pass and the loss.
@@ -46,12 +47,13 @@ class Step:
         *,
         images: Tensor | None = None,
         bnp: BNP | None = None,
+        loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
         penalty: Callable[[], Tensor] | None = None,
         augment: bool = False,
         autocast: AbstractContextManager[object] = nullcontext(),  # noqa: B008 - it has no state
     ) -> None:
         self.model, self.images, self.labels, self.optimizer = model, images, labels, optimizer
-        self.bnp, self.penalty, self.autocast = bnp, penalty, autocast
+        self.bnp, self.loss, self.penalty, self.autocast = bnp, loss, penalty, autocast
         self.draws = labels.new_zeros(len(labels), 3) if augment else None
         self.parameters = list(model.parameters())
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=labels.device)
@@ -90,12 +92,12 @@ class Step:
         return images, labels
 
     def forward(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits, and the mean loss."""
+        """Logits, and the loss."""
         for parameter in self.parameters:
             parameter.grad = None
         with self.autocast:
             output = self.model(images)
-            return output, F.cross_entropy(at_least_float32(output), labels)
+            return output, self.loss(at_least_float32(output), labels)
 
     def backward(self, loss: Tensor) -> None:
         """The gradients of the loss, and of the method's penalty."""

@@ -19,8 +19,9 @@ from bnpbench.measure.conditioning import Probe
 from bnpbench.suite import Cell
 from bnpbench.training import engines
 from bnpbench.training.evaluation import evaluate
-from bnpbench.training.examples import MEMORY_FORMATS, Examples, Pairs, Resident
+from bnpbench.training.examples import MEMORY_FORMATS, Examples, Resident
 from bnpbench.training.optimizers import build_optimizer
+from bnpbench.training.parallel import Group
 from bnpbench.training.precision import autocast
 from bnpbench.training.schedule import Schedule
 from bnpbench.training.state import TrainingState, seed_for
@@ -38,6 +39,7 @@ class Trainer:
         device: where.
         probe: looks at the Hessian before some of the steps, off the clock; its rows gather in ``probed``.
         make_clock: gives the clock of an epoch; tests put a fake one here.
+        group: the ranks that share the work; by default this process is alone.
     """
 
     def __init__(
@@ -47,10 +49,12 @@ class Trainer:
         device: torch.device,
         probe: Probe | None = None,
         make_clock: Callable[[torch.device, int], Clock] = clock_for,
+        group: Group | None = None,
     ) -> None:
         settings = cell.settings
         self.settings, self.examples, self.device = settings, examples, device
         self.probe, self.make_clock = probe, make_clock
+        self.group = group or Group(device)
         torch.manual_seed(seed_for(settings.seed, "global"))
         start = torch.Generator().manual_seed(seed_for(settings.seed, "weights"))
         model = methods.build_model(settings, examples.input_shape, examples.classes, start)
@@ -62,11 +66,12 @@ class Trainer:
         self.noise = torch.Generator(device).manual_seed(seed_for(settings.seed, "augmentation"))
         self.autocast = autocast(settings, device)
         self.step = Step(
-            self.model,
+            self.group.wrapped(self.model),
             examples.labels,
             optimizer,
             images=examples.images if isinstance(examples, Resident) else None,
             bnp=self.bnp,
+            loss=self.group.loss(settings.batch_size),
             penalty=methods.penalty(settings, self.model),
             augment=settings.augment != "none" and isinstance(examples, Resident),
             autocast=self.autocast,
@@ -74,7 +79,7 @@ class Trainer:
         self.state = TrainingState(self.model, optimizer, self.bnp, {"order": self.order, "augmentation": self.noise})
         self.steps = len(examples.labels) // settings.batch_size
         self.schedule = Schedule(settings.schedule, settings.optimizer.lr, self.steps)
-        self.energy = machine.energy_meter(device)
+        self.energy = self._energy_meter()
         self.engine = engines.eager(self.step, ())
         self.epochs_done = 0
         self.probed: list[Row] = []
@@ -91,8 +96,13 @@ class Trainer:
     def prepare(self) -> None:
         """Trace, compile or record the step, as the engine does; leaves no trace in weights or statistics."""
         count = self.settings.batch_size
-        first = next(iter(self.examples.training(torch.arange(count), count, seed=0)))
+        part = self.group.share(count)
+        first = next(iter(self.examples.training(torch.arange(count), count, seed=0, part=part)))
         self.engine = engines.prepare(self.settings.engine, self.step, self.state, first)
+        if self.group.ranks > 1:  # DDP orders its buckets anew after a first pass; a resumed cell has to add as before
+            before = self.state.take()
+            self.step(*first)
+            self.state.put_back(before)
 
     def warm_up(self, epochs: int) -> None:
         """Train for some epochs and undo them: weights, statistics, random streams are as before."""
@@ -103,39 +113,55 @@ class Trainer:
 
     def epoch(self) -> Row:
         """Train one epoch, evaluate, and give the row of the ``epochs`` table (without key, block and turn)."""
-        begin, joules = time.perf_counter(), self.energy()
+        begin, before = time.perf_counter(), self.energy()
         number = self.epochs_done + 1
         reading, order, rate = self._train(number, self.probe)
-        after = self.energy()
+        joules = self.energy() - before
+        correct = (self.step.predicted == self.examples.labels)[order].sum().item()
+        loss, correct, joules = self.group.total(self.step.loss_sum.item(), correct, joules)
         row: Row = {
             "epoch": number,
-            "train_loss": self.step.loss_sum.item() / self.steps,
-            "train_accuracy": (self.step.predicted == self.examples.labels)[order].double().mean().item(),
+            "train_loss": loss / self.group.ranks / self.steps,
+            "train_accuracy": correct / (self.steps * self.settings.batch_size),
             "learning_rate": rate,
             "steps": self.steps,
             "examples": self.steps * self.settings.batch_size,
             "train_seconds": reading.seconds,
             "step_seconds_median": median(reading.laps) if reading.laps else None,
             "step_seconds_p90": quantiles(reading.laps, n=10)[-1] if len(reading.laps) > 1 else None,
-            "energy_joules": after - joules if joules is not None and after is not None else None,
+            "energy_joules": None if math.isnan(joules) else joules,
         }
         evaluation_begin = time.perf_counter()
-        row["test_loss"], row["test_accuracy"] = self._evaluated(self.examples.test())
-        if (held_out := self.examples.validation()) is not None:
-            row["validation_accuracy"] = self._evaluated(held_out)[1]
+        row |= self._scores()
         self.epochs_done = number
         end = time.perf_counter()
         row["evaluation_seconds"] = end - evaluation_begin
         row["other_seconds"] = end - begin - row["train_seconds"] - row["evaluation_seconds"]
         return row
 
-    def _evaluated(self, batches: Pairs) -> tuple[float, float]:
-        with self.autocast:
-            return evaluate(self.model, batches, self.device)
+    def _scores(self) -> Row:
+        """What the first rank finds on the test and validation sets: it alone has the statistics that count."""
+        found, held_out = [math.nan] * 3, self.examples.validation()
+        if self.group.rank == 0:
+            with self.autocast:
+                found[:2] = evaluate(self.model, self.examples.test(), self.device)
+                if held_out is not None:
+                    found[2] = evaluate(self.model, held_out, self.device)[1]
+        loss, accuracy, held_out_accuracy = self.group.told_by_first(*found)
+        row = {"test_loss": loss, "test_accuracy": accuracy}
+        return row if held_out is None else {**row, "validation_accuracy": held_out_accuracy}
+
+    def _energy_meter(self) -> Callable[[], float]:
+        """Joules of this rank's device so far, NaN where nobody tells; the CPU's are of all ranks, and the first's."""
+        if self.group.rank > 0 and self.device.type == "cpu":
+            return lambda: 0.0
+        read = machine.energy_meter(self.device)
+        return lambda: math.nan if (joules := read()) is None else joules
 
     def _train(self, epoch: int, probe: Probe | None) -> tuple[Reading, Tensor, float]:
-        """The steps of an epoch: their time, the order of the examples, the last learning rate."""
+        """The steps of an epoch: their time, the examples that they took, the last learning rate."""
         batch = self.settings.batch_size
+        part = self.group.share(batch)
         rates = [self.schedule(epoch, iteration) for iteration in range(self.steps)]
         changes = {i: r for i, r in enumerate(rates) if i == 0 or r != rates[i - 1]}
         clock = self.make_clock(self.device, self.steps)
@@ -145,14 +171,15 @@ class Trainer:
             clock.start()
             self.step.begin_epoch(self.noise)
             order = torch.randperm(len(self.examples.labels), generator=self.order)[: self.steps * batch]
-            batches = self.examples.training(order, batch, seed_for(self.settings.seed, f"crops of epoch {epoch}"))
+            seed = seed_for(self.settings.seed, f"crops of epoch {epoch}")
+            batches = self.examples.training(order, batch, seed, part)
             if probe is not None:
                 batches = self._looked_at(batches, probe, epoch, clock)
             engines.run(self.engine.call, batches, self.lr, changes, clock)
             reading = clock.stop()
         finally:
             gc.enable()
-        return reading, order, rates[-1]
+        return reading, order.view(-1, batch)[:, part].flatten(), rates[-1]
 
     def _looked_at(
         self, batches: Iterable[tuple[Tensor, ...]], probe: Probe, epoch: int, clock: Clock

@@ -1,0 +1,74 @@
+"""The devices that train a cell together: who takes which examples, and what they tell each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+@dataclass(frozen=True)
+class Group:
+    """The ranks of a cell, a process and a device each, seen from one of them; by default one that talks to nobody.
+
+    Several are the default group of torch.distributed. Every rank holds the whole network and takes its share of every
+    batch, so that together they do what one device does with the whole batch.
+
+    Attributes:
+        device: of this rank.
+        rank: number of this one, from 0.
+        ranks: how many there are.
+    """
+
+    device: torch.device
+    rank: int = 0
+    ranks: int = 1
+
+    def share(self, batch_size: int) -> slice:
+        """This rank's examples of a batch; the ranks' numbers of examples differ by one at most."""
+        return slice(*(batch_size * rank // self.ranks for rank in (self.rank, self.rank + 1)))
+
+    def wrapped(self, model: nn.Module) -> nn.Module:
+        """What to call instead of ``model``, so that a backward pass averages the gradients of all ranks.
+
+        Buffers are not exchanged: synchronized ones are equal, and of the others the first rank's count.
+        """
+        if self.ranks == 1:
+            return model
+        return DistributedDataParallel(model, broadcast_buffers=False)
+
+    def loss(self, batch_size: int) -> Callable[[Tensor, Tensor], Tensor]:
+        """Cross-entropy, whose average over the ranks is the mean over the examples of the whole batch.
+
+        DDP averages over ranks; where they hold different numbers of examples, that is no average over examples. So
+        each rank's mean is weighted by its share of the examples, times the number of ranks.
+        """
+        part = self.share(batch_size)
+        weight = (part.stop - part.start) * self.ranks / batch_size
+        if weight == 1:
+            return F.cross_entropy
+        return lambda output, labels: F.cross_entropy(output, labels) * weight
+
+    def total(self, *values: float) -> list[float]:
+        """Sums over the ranks, in float64."""
+        return self._exchanged(values, dist.all_reduce)
+
+    def largest(self, value: float) -> float:
+        """The largest of the ranks' values."""
+        return self._exchanged((value,), lambda tensor: dist.all_reduce(tensor, dist.ReduceOp.MAX))[0]
+
+    def told_by_first(self, *values: float) -> list[float]:
+        """The values of rank 0, whatever the others gave."""
+        return self._exchanged(values, lambda tensor: dist.broadcast(tensor, src=0))
+
+    def _exchanged(self, values: tuple[float, ...], collective: Callable[[Tensor], object]) -> list[float]:
+        if self.ranks == 1:
+            return list(values)
+        tensor = torch.tensor(values, dtype=torch.float64, device=self.device)
+        collective(tensor)
+        return tensor.tolist()
