@@ -16,7 +16,7 @@ import torch
 
 from bnpbench import datasets
 from bnpbench.execution.columns import identity
-from bnpbench.execution.messages import Epoch, Finished, RunBlock
+from bnpbench.execution.messages import FAILED, Epoch, Finished, RunBlock
 from bnpbench.execution.process import configure, failure, random_state, set_random_state
 from bnpbench.measure import machine
 from bnpbench.measure.conditioning import Probe
@@ -25,6 +25,7 @@ from bnpbench.suite import Cell
 from bnpbench.training import state
 from bnpbench.training.engines import Preparation
 from bnpbench.training.examples import Examples, Streamed, examples_of
+from bnpbench.training.parallel import Group
 from bnpbench.training.trainer import Row, Trainer, diverged
 
 CHECKPOINT_SECONDS = 1.0  # training that a crash may cost; a checkpoint takes some milliseconds
@@ -60,18 +61,22 @@ class Member:
             self.probed, self.trainer = [{"key": self.cell.key, **row} for row in self.trainer.probed], None
 
 
-def run_block(request: RunBlock, emit: Callable[[Any], None]) -> None:
-    """Measure the request's cells; an ``Epoch`` is emitted for each epoch, a ``Finished`` for each cell."""
-    BlockRun(request, emit).run()
+def run_block(request: RunBlock, emit: Callable[[Any], None], group: Group | None = None) -> None:
+    """Measure the request's cells; an ``Epoch`` is emitted for each epoch, a ``Finished`` for each cell.
+
+    Each rank of a ``group`` does so, in step with the others.
+    """
+    BlockRun(request, emit, group).run()
 
 
 class BlockRun:
     """One run of a block's cells in this process."""
 
-    def __init__(self, request: RunBlock, emit: Callable[[Any], None]) -> None:
+    def __init__(self, request: RunBlock, emit: Callable[[Any], None], group: Group | None = None) -> None:
         self.request, self.emit = request, emit
         self.members = [Member(cell, request.costs[cell.key]) for cell in request.cells]
         self.device = torch.device(request.cells[0].settings.device)
+        self.group = group or Group(self.device)
         self.interleaved = request.block.interleaved and len(request.cells) == len(request.block.cells)
         asked = request.block.probe
         self.probe = None if asked is None else Probe(**asked.model_dump())
@@ -79,7 +84,7 @@ class BlockRun:
         self.examples: dict[Any, Examples] = {}
 
     def run(self) -> None:
-        configure(self.request.cells[0].settings, self.request.gpu, self.request.cores)
+        configure(self.request.cells[0].settings, self.request.gpu + self.group.rank, self.request.cores)
         for member in self.members:
             self.guarded(member, self.set_up)
             self.guarded(member, self.prepare)
@@ -124,7 +129,7 @@ class BlockRun:
         examples = self.examples_of(member.cell)
         if isinstance(examples, Streamed):
             member.message = f"input rate: {examples.rate:.0f} images a second"
-        member.trainer = Trainer(member.cell, examples, self.device, probe=self.probe)
+        member.trainer = Trainer(member.cell, examples, self.device, self.probe, group=self.group)
         member.train_examples = member.trainer.steps * member.cell.settings.batch_size
         member.last_batch = member.trainer.last_batch
         member.setup_seconds = time.perf_counter() - begin
@@ -210,7 +215,8 @@ class BlockRun:
             member.stopped_by = stop or "epochs"
             member.end("ok")
         elif self.request.checkpoints and time.perf_counter() - member.saved >= CHECKPOINT_SECONDS:
-            self.save(member, trainer)
+            if self.group.rank == 0:
+                self.save(member, trainer)
             member.saved = time.perf_counter()
 
     def checkpoint(self, member: Member) -> Path:
@@ -233,13 +239,17 @@ class BlockRun:
     def record(self, member: Member) -> Row:
         """The cell's row of the ``cells`` table."""
         cell = member.cell
-        alone = len(self.members) == 1 or self.device.type == "cuda"
+        peak = None
+        if len(self.members) == 1 or self.device.type == "cuda":
+            peak = machine.peak_memory_bytes(self.device)
+            if member.status not in FAILED:  # else the other ranks may be waiting elsewhere
+                peak = int(self.group.largest(peak))
         return {
             **identity(cell, self.request.block, member.costs.columns),
             "status": member.status,
             "message": member.message,
             "log": self.request.log,
-            "peak_memory_bytes": machine.peak_memory_bytes(self.device) if alone else None,
+            "peak_memory_bytes": peak,
             "energy_joules": total(member.rows, "energy_joules"),
             "setup_seconds": member.setup_seconds,
             "warmup_seconds": member.warmup_seconds,

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from multiprocessing import connection, parent_process
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,10 @@ def _answer(channel: connection.Connection, request: Any) -> Any:
 
             return profile(request)
         case RunBlock():
+            if request.cells[0].settings.devices > 1:
+                from bnpbench.execution.ranks import run_on_ranks
+
+                return run_on_ranks(request, channel.send)
             from bnpbench.execution.block import run_block
 
             return run_block(request, channel.send)
@@ -76,12 +81,13 @@ def _prepare(log: Path | None) -> None:
         os.dup2(file, 2)
         os.close(file)
     faulthandler.enable(file=2)
-    threading.Thread(target=_watch_parent, daemon=True).start()
+    threading.Thread(target=watch_parent, daemon=True).start()
 
 
-def _watch_parent() -> None:
+def watch_parent(tidy_up: Callable[[], None] = lambda: None) -> None:
     """End with the parent, however it ended: nobody would read the rows."""
     parent = parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])
+        tidy_up()
         os._exit(1)

@@ -120,6 +120,9 @@ class Finished:
     steps: list[dict[str, Any]] = field(default_factory=list)
 
 
+FAILED = ("oom", "error")  # how a cell may end in its own process without being finished
+
+
 @dataclass(frozen=True)
 class Done:
     """The request is answered."""

@@ -74,6 +74,26 @@ def check_cuda_only(settings: Iterable[Settings]) -> None:
             )
 
 
+def demand_devices(devices: int, device: str, *, first: int, gpus: int, cores: int) -> None:
+    """Raises DeviceError unless a cell can have so many devices.
+
+    Args:
+        devices: how many the cell asks for.
+        device: cpu or cuda.
+        first: number of the first GPU; the others follow it.
+        gpus: of this machine.
+        cores: that a cell may use.
+    """
+    if devices == 1:
+        return
+    if device == "cuda" and first + devices > gpus:
+        raise DeviceError(
+            f"devices = {devices}: this machine has {gpus} CUDA device(s), {gpus - first} from cuda:{first} on"
+        )
+    if device == "cpu" and devices > cores:
+        raise DeviceError(f"devices = {devices}: on the CPU each takes a core, and a cell has {cores} here")
+
+
 def check_data(kinds: Iterable[str], data_dir: Path | None, offline: bool) -> None:
     """Raises DataError for a data set that is not there and may not be fetched."""
     root = storage.root(data_dir)

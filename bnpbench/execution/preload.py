@@ -6,4 +6,5 @@ import torch._dynamo  # noqa: F401
 import torchvision  # noqa: F401
 
 import bnpbench.execution.block
-import bnpbench.execution.preflight  # noqa: F401
+import bnpbench.execution.preflight
+import bnpbench.execution.ranks  # noqa: F401

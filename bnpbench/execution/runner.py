@@ -13,7 +13,14 @@ from bnpbench.errors import BnpbenchError
 from bnpbench.execution.children import ask, start_forkserver
 from bnpbench.execution.messages import Preflight, Probe
 from bnpbench.execution.options import Options, Outcome
-from bnpbench.execution.precheck import check_cuda_only, check_data, check_device, device_index, resolve_device
+from bnpbench.execution.precheck import (
+    check_cuda_only,
+    check_data,
+    check_device,
+    demand_devices,
+    device_index,
+    resolve_device,
+)
 from bnpbench.execution.progress import Progress, Silent
 from bnpbench.execution.sweep import Sweep
 from bnpbench.results import Results, Store, check_writable, read_results
@@ -72,6 +79,10 @@ def _measure(
 ) -> Outcome:
     """Measure what is not finished of the ``chosen`` cells, after a look at all that could go wrong with them."""
     check_cuda_only(cell.settings for cell in chosen)
+    hardware = store.environment["hardware"]
+    for devices, device in sorted({(cell.settings.devices, cell.settings.device) for cell in chosen}):
+        cores = max(hardware["cores"] // options.jobs, 1)
+        demand_devices(devices, device, first=gpu, gpus=hardware["gpus"], cores=cores)
     blocks = _sharded(suite.blocks(chosen), options.shard)
     done = {block.id for block in blocks if not options.fresh and store.finished(block.id, block.canonicals)}
     todo = [cell for block in blocks if block.id not in done for cell in block.cells]

@@ -182,7 +182,7 @@ class Sweep:
         match message:
             case Epoch(key, row):
                 rows = job.epochs.setdefault(key, [])
-                rows.append(row)
+                rows[row["epoch"] - 1 :] = [row]  # told again where a rank died and all went back to a checkpoint
                 if len(job.block.cells) == 1:
                     self.store.write_partial(key, rows)
                 self.progress.epoch(job.block, key, row)

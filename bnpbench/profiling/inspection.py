@@ -51,6 +51,8 @@ def choose(suite: Suite, only: Sequence[str], methods: Sequence[str], device: st
             )
         found += cells
     check_cuda_only(cell.settings.model_copy(update={"engine": "eager"}) for cell in found)  # whatever theirs is
+    if any(cell.settings.devices > 1 for cell in found):
+        raise BnpbenchError("profile looks at the step of one device; narrow the cells down with --only devices=1")
     return found
 
 

@@ -36,9 +36,7 @@ class Examples(Protocol):
     classes: int
     labels: Tensor
 
-    def training(
-        self, order: Tensor, batch_size: int, seed: int, part: slice = WHOLE
-    ) -> Iterable[tuple[Tensor, ...]]:
+    def training(self, order: Tensor, batch_size: int, seed: int, part: slice = WHOLE) -> Iterable[tuple[Tensor, ...]]:
         """Arguments of the step, one tuple a batch: indices, and images and labels where these are streamed.
 
         Args:
@@ -77,9 +75,7 @@ class Resident:
         held_x, held_y = data.validation_x, data.validation_y
         self._validation = None if held_x is None or held_y is None else (images(held_x), held_y.to(device))
 
-    def training(
-        self, order: Tensor, batch_size: int, seed: int, part: slice = WHOLE
-    ) -> Iterable[tuple[Tensor, ...]]:
+    def training(self, order: Tensor, batch_size: int, seed: int, part: slice = WHOLE) -> Iterable[tuple[Tensor, ...]]:
         return ((index,) for index in order.to(self.labels.device).view(-1, batch_size)[:, part].unbind())
 
     def test(self) -> Pairs:
@@ -109,9 +105,7 @@ class Streamed:
         self.labels = self.streams.train.labels.to(device)
         self.rate = self.streams.train.rate(RATE_IMAGES, settings.batch_size)  # images a second
 
-    def training(
-        self, order: Tensor, batch_size: int, seed: int, part: slice = WHOLE
-    ) -> Iterable[tuple[Tensor, ...]]:
+    def training(self, order: Tensor, batch_size: int, seed: int, part: slice = WHOLE) -> Iterable[tuple[Tensor, ...]]:
         indices = order.to(self.labels.device).view(-1, batch_size)[:, part].unbind()
         batches = self.streams.train.batches(order, batch_size, seed, part)
         return ((index, *batch) for index, batch in zip(indices, batches, strict=True))

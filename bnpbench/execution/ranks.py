@@ -1,0 +1,186 @@
+"""One cell over several devices: a process for each, watched by the child that was asked for the cell.
+
+torch's elastic launcher is not used: it waits up to half a minute for the ranks that a dead one leaves in a
+collective, starts a Python error again like a crash, and leaves the ranks behind when it is killed itself.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from multiprocessing import connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from bnpbench.execution.block import run_block
+from bnpbench.execution.child import watch_parent
+from bnpbench.execution.messages import FAILED, Finished, RunBlock
+from bnpbench.training.parallel import Group
+
+RESTARTS = 3  # of one cell; a rank that dies again and again has a fault of its own
+PATIENCE = timedelta(
+    hours=2
+)  # of a rank in a collective, such as while the first one evaluates; the dead are seen at once
+GRACE_SECONDS = 1.0  # for the end of a dying process to show, and for a rank to end by itself
+
+
+def run_on_ranks(request: RunBlock, emit: Callable[[Any], None]) -> None:
+    """Measure the request's one cell on its devices.
+
+    The first rank's messages are passed on, or those of the first to fail. Where a rank is killed, all start again
+    from the last checkpoint, and the epochs since are told again.
+
+    Must run before this process does anything with a device or a tensor: the ranks are its forks.
+    """
+    deaths: list[str] = []
+    _forget_checkpoint(request)
+    while True:
+        with _Ranks(replace(request, fresh=False)) as ranks:
+            death = ranks.run(lambda message: emit(_noted(message, deaths)))
+        if death is None:
+            return
+        rank, code = death
+        if code >= 0 or len(deaths) == RESTARTS:
+            _end_like(code)
+        deaths.append(f"rank {rank} was killed by {signal.Signals(-code).name}")
+        print(f"{deaths[-1]}: all ranks start again from the last checkpoint", flush=True)
+
+
+class _Ranks:
+    """The processes of one try; none of them outlives the ``with``."""
+
+    def __init__(self, request: RunBlock) -> None:
+        context = multiprocessing.get_context("fork")  # of a child that is a fork itself: there in milliseconds
+        self.folder = tempfile.TemporaryDirectory(prefix="bnpbench-")  # mode 0700: nobody else can join the group
+        self.processes: list[BaseProcess] = []
+        self.channels: list[connection.Connection] = []
+        for rank in range(request.cells[0].settings.devices):
+            near, far = context.Pipe(duplex=False)
+            process = context.Process(target=_rank, args=(request, rank, Path(self.folder.name) / "store", far))
+            process.start()
+            far.close()
+            self.processes.append(process)
+            self.channels.append(near)
+
+    def __enter__(self) -> _Ranks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes:
+            process.kill()
+        for process in self.processes:
+            process.join()
+        for channel in self.channels:
+            channel.close()
+        self.folder.cleanup()
+
+    def run(self, emit: Callable[[Any], None]) -> tuple[int, int] | None:
+        """Pass messages on until the cell is finished; else the rank that died and its exit code."""
+        while True:
+            connection.wait([*self.channels, *self._sentinels()])
+            for message in self._messages():
+                if not isinstance(message, Finished):
+                    emit(message)
+                    continue
+                failed = message.row["status"] in FAILED
+                if failed and (death := self._death(GRACE_SECONDS)) is not None:  # of which this failure is an echo
+                    return death
+                emit(message)
+                if not failed:
+                    self._let_end()
+                return None
+            if (death := self._death(0.0)) is not None:
+                return death
+
+    def _messages(self) -> Iterator[Any]:
+        for channel in list(self.channels):
+            try:
+                while channel.poll():
+                    yield channel.recv()
+            except (EOFError, ConnectionResetError):
+                self.channels.remove(channel)
+
+    def _sentinels(self) -> list[int]:
+        return [process.sentinel for process in self.processes if process.exitcode is None]
+
+    def _death(self, seconds: float) -> tuple[int, int] | None:
+        """The first rank found that ended otherwise than by itself, within so many seconds."""
+        ended = connection.wait(self._sentinels(), timeout=seconds)
+        for process in self.processes:
+            if process.sentinel in ended:
+                process.join()  # its exit code shows a moment after the sentinel
+        codes = [process.exitcode for process in self.processes]
+        return next(((rank, code) for rank, code in enumerate(codes) if code), None)
+
+    def _let_end(self) -> None:
+        for process in self.processes:
+            process.join(GRACE_SECONDS)
+
+
+def _rank(request: RunBlock, rank: int, store: Path, channel: connection.Connection) -> None:
+    """One rank's process."""
+    tidy_up = partial(shutil.rmtree, store.parent, ignore_errors=True)
+    threading.Thread(target=watch_parent, args=(tidy_up,), daemon=True).start()
+    settings = request.cells[0].settings
+    ranks = settings.devices
+
+    def tell(message: Any) -> None:
+        failed = isinstance(message, Finished) and message.row["status"] in FAILED
+        if rank == 0 or failed:
+            channel.send(message)
+        if failed:  # the others may hang in a collective, or fail for want of this one: the parent ends us all
+            signal.pause()
+
+    _stay_on_this_machine()
+    if settings.device == "cuda":
+        torch.cuda.set_device(request.gpu + rank)
+    dist.init_process_group(
+        "nccl" if settings.device == "cuda" else "gloo",
+        store=dist.FileStore(str(store), ranks),
+        rank=rank,
+        world_size=ranks,
+        timeout=PATIENCE,
+    )
+    run_block(request, tell, Group(torch.device(settings.device), rank, ranks))
+    dist.destroy_process_group()
+
+
+def _stay_on_this_machine() -> None:
+    """Gloo would else look up the host's name, and listen to its network."""
+    loopback = next((name for _, name in socket.if_nameindex() if name in ("lo", "lo0")), None)
+    if loopback is not None:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback)
+
+
+def _forget_checkpoint(request: RunBlock) -> None:
+    """Under ``fresh``, that of an earlier run: a restart goes on from what this run keeps."""
+    if request.fresh and request.checkpoints is not None:
+        (request.checkpoints / f"{request.cells[0].key}.pt").unlink(missing_ok=True)
+
+
+def _noted(message: Any, deaths: list[str]) -> Any:
+    """The message; a finished cell's says what it went through."""
+    if not (isinstance(message, Finished) and deaths):
+        return message
+    told = [message.row["message"], f"{', '.join(deaths)}; went on from the last checkpoint"]
+    return replace(message, row={**message.row, "message": "; ".join(filter(None, told))})
+
+
+def _end_like(code: int) -> None:
+    """End this process as a rank ended, so that the cell gets the same status as one that ran here."""
+    if code < 0:
+        os.kill(os.getpid(), -code)
+    os._exit(1)
