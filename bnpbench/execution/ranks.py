@@ -149,7 +149,7 @@ def _rank(request: RunBlock, rank: int, store: Path, channel: connection.Connect
         torch.cuda.set_device(request.gpu + rank)
     dist.init_process_group(
         "nccl" if settings.device == "cuda" else "gloo",
-        store=dist.FileStore(str(store), ranks),
+        init_method=f"file://{store}",
         rank=rank,
         world_size=ranks,
         timeout=PATIENCE,

@@ -11,15 +11,8 @@ from bnpbench.report.text import told
 from bnpbench.report.view import Cell
 
 _AXES = ("method", "batch_size", "seed")
-_PREFERRED = (
-    "dataset",
-    "network",
-    "engine",
-    "precision",
-    "memory_format",
-    "device",
-    "threads",
-)  # to tell groups apart, best first
+# Which tell groups apart, best first.
+_PREFERRED = ("dataset", "network", "engine", "precision", "memory_format", "device", "devices", "threads")
 
 
 @dataclass(frozen=True, eq=False)

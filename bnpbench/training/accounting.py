@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +21,7 @@ from bnpbench.measure.costs import Columns, Costs
 from bnpbench.measure.flops import FlopCount, count_plain_bn, count_plain_bnp
 from bnpbench.suite import Settings, Vanilla
 from bnpbench.training.optimizers import build_optimizer
+from bnpbench.training.parallel import Group
 from bnpbench.training.precision import at_least_float32, autocast
 from bnpbench.training.step import Step
 
@@ -28,7 +30,7 @@ _VANILLA = Vanilla(kind="vanilla")
 
 
 def costs(settings: Settings, input_shape: tuple[int, ...], classes: int) -> Costs:
-    """The costs of one step of a cell.
+    """The costs of one step of a cell, of all its devices together; what they tell each other counts nothing.
 
     Args:
         settings: of the cell.
@@ -36,18 +38,25 @@ def costs(settings: Settings, input_shape: tuple[int, ...], classes: int) -> Cos
         classes: outputs of the network.
     """
     model = _model(settings, input_shape, classes)
-    reason = methods.not_applicable(model, input_shape, settings.batch_size)
+    shares = _shares(settings)
+    alone = settings.devices > 1 and not getattr(settings.method, "sync", True)  # each with its own statistics
+    reason = methods.not_applicable(model, input_shape, min(shares) if alone else settings.batch_size)
     parameters = sum(p.numel() for p in model.parameters())
     products, without = _plain(settings.model_copy(update={"method": _VANILLA}), input_shape, classes)
     if reason is not None:
         return Costs(Columns(parameters, products), reason)
     predicted_flops, counted = _published(settings, model, input_shape)
     step = _step(settings, model, input_shape, classes)
-    with_method, operators = _executed(step, settings.batch_size)
+    with_method, operators = _executed(step, shares)
     kept, casts = _kept(settings, input_shape, classes)
     traffic = _bytes(step, settings.batch_size) + 2 * kept
     executed, form = with_method - without, _form(step.bnp)
     return Costs(Columns(parameters, products, predicted_flops, counted, executed, operators + casts, form, traffic))
+
+
+def _shares(settings: Settings) -> Counter[int]:
+    """How many devices have so many examples of a batch."""
+    return Counter(Group(META, rank, settings.devices).examples(settings.batch_size) for rank in range(settings.devices))
 
 
 def _form(bnp: BNP | None) -> str | None:
@@ -62,7 +71,7 @@ def _form(bnp: BNP | None) -> str | None:
 def _plain(settings: Settings, input_shape: tuple[int, ...], classes: int) -> tuple[int, int]:
     """Operations of a step without a method: of its products, and all."""
     step = _step(settings, _model(settings, input_shape, classes), input_shape, classes)
-    return _products(step, settings.batch_size), _executed(step, settings.batch_size)[0]
+    return _products(step, settings.batch_size), _executed(step, _shares(settings))[0]
 
 
 def _model(settings: Settings, input_shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -97,11 +106,14 @@ def _products(step: Step, examples: int) -> int:
     return int(counter.get_total_flops())
 
 
-def _executed(step: Step, examples: int) -> tuple[int, int]:
-    """Operations, and the number of operators, of one step."""
-    with FlopCount() as flops, _OperatorCount() as operators:
-        step(_index(examples))
-    return flops.total, operators.calls
+def _executed(step: Step, shares: Counter[int]) -> tuple[int, int]:
+    """Operations, and the number of operators, of one step: of all devices, so many of which have so many examples."""
+    operations = calls = 0
+    for examples, devices in shares.items():
+        with FlopCount() as flops, _OperatorCount() as operators:
+            step(_index(examples))
+        operations, calls = operations + devices * flops.total, calls + devices * operators.calls
+    return operations, calls
 
 
 def _bytes(step: Step, examples: int) -> int:

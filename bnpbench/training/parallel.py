@@ -33,6 +33,11 @@ class Group:
         """This rank's examples of a batch; the ranks' numbers of examples differ by one at most."""
         return slice(*(batch_size * rank // self.ranks for rank in (self.rank, self.rank + 1)))
 
+    def examples(self, batch_size: int) -> int:
+        """How many that are."""
+        part = self.share(batch_size)
+        return part.stop - part.start  # type: ignore[no-any-return]
+
     def wrapped(self, model: nn.Module) -> nn.Module:
         """What to call instead of ``model``, so that a backward pass averages the gradients of all ranks.
 
@@ -48,8 +53,7 @@ class Group:
         DDP averages over ranks; where they hold different numbers of examples, that is no average over examples. So
         each rank's mean is weighted by its share of the examples, times the number of ranks.
         """
-        part = self.share(batch_size)
-        weight = (part.stop - part.start) * self.ranks / batch_size
+        weight = self.examples(batch_size) * self.ranks / batch_size
         if weight == 1:
             return F.cross_entropy
         return lambda output, labels: F.cross_entropy(output, labels) * weight

@@ -1,0 +1,173 @@
+"""Cells over two devices, run for real; and what is left of them when something is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+
+from bnpbench import read_results
+from bnpbench.errors import DeviceError
+from bnpbench.execution.precheck import demand_devices
+from tests.command import bnpbench, start, suite
+from tests.timeless import timeless
+
+LONG = """
+name = "long"
+[train]
+dataset = { kind = "synthetic", shape = [12], train = 1500, test = 50, classes = 4 }
+network = { kind = "fc", hidden = [9, 8] }
+optimizer = { kind = "sgd", lr = 0.01, momentum = 0.9 }
+method = "bnp"
+batch_size = 3
+devices = 2
+epochs = 4
+threads = 1
+device = "cpu"
+"""
+SHORT = LONG.replace("train = 1500", "train = 60").replace("epochs = 4", "epochs = 2").replace("long", "short")
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A cell whose ranks are at work."""
+    process = start("run", suite(tmp_path, LONG), cwd=tmp_path)
+    wait_for(lambda: len(ranks(process)) == 2, process)
+    yield process
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 200
+    while not condition():
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.02)
+
+
+def ranks(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """The grandchildren of the forkserver, in the order of their start."""
+    own = psutil.Process(process.pid)
+    found = [p for p in own.children(recursive=True) if len(_ancestors(p, own)) == 2]
+    return sorted(found, key=lambda p: p.create_time())
+
+
+def _ancestors(process: psutil.Process, root: psutil.Process) -> list[psutil.Process]:
+    return [p for p in process.parents() if root in p.parents()]
+
+
+def epochs(folder: Path) -> pd.DataFrame:
+    return timeless(read_results(folder / "results").epochs, "environment")
+
+
+def test_two_devices_give_the_rows_of_one(tmp_path: Path) -> None:
+    suite(tmp_path, SHORT.replace("devices = 2\n", "") + "[sweep]\ndevices = [1, 2]\n")
+    assert bnpbench("run", "tiny.toml", cwd=tmp_path).returncode == 0
+    results = read_results(tmp_path / "results")
+    assert sorted(results.cells.devices) == [1, 2]
+    assert set(results.cells.status) == {"ok"}
+    assert results.cells.peak_memory_bytes.gt(0).all()
+    for _, rows in results.epochs.groupby("epoch"):
+        assert len(rows) == 2
+        for column in ("train_loss", "train_accuracy", "test_loss", "test_accuracy", "examples", "steps"):
+            assert rows[column].iloc[0] == pytest.approx(rows[column].iloc[1], rel=1e-4)
+
+
+def test_a_rank_killed_in_the_third_epoch(running: subprocess.Popen[str], tmp_path: Path) -> None:
+    def in_the_third_epoch() -> bool:
+        kept = list(tmp_path.glob("results/long/*/epochs/*.partial.parquet"))
+        saved = list(tmp_path.glob("results/long/*/checkpoints/*.pt"))
+        return bool(kept and saved) and len(pd.read_parquet(kept[0])) == 2
+
+    wait_for(in_the_third_epoch, running)
+    first, second = ranks(running)
+    second.kill()
+    _, errors = running.communicate(timeout=200)
+    assert running.returncode == 0, errors
+    assert not first.is_running(), "all ranks start again"
+    cell = read_results(tmp_path / "results").cells.iloc[0]
+    assert (cell.status, cell.message) == ("ok", "rank 1 was killed by SIGKILL; went on from the last checkpoint")
+    (tmp_path / "whole").mkdir()
+    assert bnpbench("run", suite(tmp_path / "whole", LONG), cwd=tmp_path / "whole").returncode == 0
+    assert len(epochs(tmp_path)) == 4
+    assert epochs(tmp_path).equals(epochs(tmp_path / "whole")), "bit for bit"
+
+
+@pytest.mark.parametrize("how", ["Ctrl-C", "the run is killed", "the child is killed"])
+def test_no_rank_is_left_behind(how: str, running: subprocess.Popen[str]) -> None:
+    both = ranks(running)
+    assert len(both) == 2
+    child = both[0].parent()
+    assert child is not None
+    if how == "Ctrl-C":
+        running.send_signal(signal.SIGINT)
+    elif how == "the run is killed":
+        running.kill()
+    else:
+        child.kill()
+    running.communicate(timeout=30)
+    assert running.returncode == {"Ctrl-C": 130, "the run is killed": -9, "the child is killed": 3}[how]
+    _, alive = psutil.wait_procs(both, timeout=5)
+    assert not alive
+
+
+def test_a_rank_that_is_killed_again_and_again(running: subprocess.Popen[str], tmp_path: Path) -> None:
+    """Three restarts, then the cell has the fault."""
+    killed: set[int] = set()
+    while running.poll() is None:
+        for process in ranks(running)[1:]:
+            if process.pid not in killed:
+                killed.add(process.pid)
+                process.kill()
+        time.sleep(0.02)
+    assert running.returncode == 3
+    assert len(killed) == 4
+    cell = read_results(tmp_path / "results").cells.iloc[0]
+    assert (cell.status, cell.message) == ("crashed", "the process was killed by SIGKILL")
+
+
+def test_a_timeout_ends_all_ranks(tmp_path: Path) -> None:
+    process = start("run", suite(tmp_path, LONG), "--timeout", "2", cwd=tmp_path)
+    wait_for(lambda: len(ranks(process)) == 2, process)
+    both = ranks(process)
+    process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert read_results(tmp_path / "results").cells.status.item() == "timeout"
+    assert not psutil.wait_procs(both, timeout=5)[1]
+
+
+def test_more_devices_than_there_are(tmp_path: Path) -> None:
+    done = bnpbench(
+        "run", suite(tmp_path, SHORT.replace("devices = 2", "devices = 1000").replace("3", "1000")), cwd=tmp_path
+    )
+    assert done.returncode == 2
+    assert "devices = 1000" in done.stderr
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("devices", "device", "first", "words"),
+    [
+        (4, "cuda", 0, None),
+        (5, "cuda", 0, "4 CUDA device.s., 4 from cuda:0"),
+        (3, "cuda", 2, "4 CUDA device.s., 2 from cuda:2"),
+        (2, "cpu", 0, None),
+        (3, "cpu", 0, "a cell has 2"),
+        (1, "cuda", 9, None),  # told of elsewhere
+    ],
+)
+def test_how_many_devices_a_cell_can_have(devices: int, device: str, first: int, words: str | None) -> None:
+    if words is None:
+        demand_devices(devices, device, first=first, gpus=4, cores=2)
+    else:
+        with pytest.raises(DeviceError, match=words):
+            demand_devices(devices, device, first=first, gpus=4, cores=2)
