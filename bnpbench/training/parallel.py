@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+
+_EXCHANGE_BUFFERS = (  # torch 2.14 renamed it
+    "forward_sync_buffers"
+    if "forward_sync_buffers" in signature(DistributedDataParallel).parameters
+    else "broadcast_buffers"
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +52,7 @@ class Group:
         """
         if self.ranks == 1:
             return model
-        return DistributedDataParallel(model, broadcast_buffers=False)
+        return DistributedDataParallel(model, **{_EXCHANGE_BUFFERS: False})
 
     def loss(self, batch_size: int) -> Callable[[Tensor, Tensor], Tensor]:
         """Cross-entropy, whose average over the ranks is the mean over the examples of the whole batch.

@@ -130,7 +130,7 @@ def steps_of_two(case: Case, rank: int, states: list[dict[str, Any]]) -> list[di
 
 EPOCHS: list[dict[str, Any]] = [
     {"method": "bnp"},
-    {"method": "bn", "validation": 0.1, "train_limit": 203},
+    {"method": "bn", "validation": 0.1, "train_limit": 60},
     {"method": "vanilla", "network": {"kind": "resnet", "depth": 8}, "augment": "crop-flip", "train_limit": 40},
 ]
 
@@ -171,7 +171,7 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[Case, Any],
 
 def difference(one: Tensor, other: Tensor) -> float:
     """Relative to the norm of ``one``, unless that is all rounding, as of a bias in front of a normalization."""
-    return float((other.double() - one.double()).norm() / one.double().norm().clamp(min=1e-3))
+    return float((other.double() - one.double()).norm() / one.double().norm().clamp(min=1e-2))
 
 
 def leaves(state: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
