@@ -114,6 +114,15 @@ def test_crops_are_decided_by_the_seed_and_leave_the_random_state_alone(root: Pa
     assert torch.equal(everything(plain, seed=5)[0], everything(plain, seed=6)[0])
 
 
+def test_parts_of_the_batches_are_the_batches_cropped_alike(root: Path) -> None:
+    stream, order = streams(root).train, torch.arange(10)
+    whole = list(stream.batches(order, batch_size=5, seed=3))
+    parts = [list(stream.batches(order, 5, 3, part)) for part in (slice(0, 2), slice(2, 5))]
+    for batch, *pieces in zip(whole, *parts, strict=True):
+        assert torch.equal(batch[0], torch.cat([images for images, _ in pieces]))
+        assert torch.equal(batch[1], torch.cat([labels for _, labels in pieces]))
+
+
 def test_worker_processes_change_nothing_serve_several_passes_and_report_errors_plainly(root: Path) -> None:
     alone, shared = streams(root).train, streams(root, workers=2).train
     for seed in (1, 2):

@@ -223,9 +223,23 @@ CLAIMS = [
 ]
 
 
+TWO = changed(S, "= 20", "= 20\ndevices = 2")
+DEVICES = [
+    (changed(S, "= 20", "= 20\ndevices = 0"), 7, "train.devices", "must be at least 1, not 0", None),
+    (changed(S, "= 20", "= 20\ndevices = 32"), 7, "train.devices", "32 devices cannot share a batch of 16", None),
+    (TWO + '[measure]\ninterleave = ["method"]\n', 7, "train.devices", "leave interleave out", None),
+    (TWO + '[probe]\nlayer = "output"\n', 7, "train.devices", "leave [probe] out", None),
+    (changed(TWO, "devices", 'engine = "compiled"\ndevices'), 7, "train.engine", "compiled runs on one device", None),
+    (changed(TWO, '"bnp"', '"renorm"'), 9, "sweep.method[2]", "renorm takes its statistics from the whole", None),
+    (changed(TWO, '"bnp"', '"4things"'), 9, "sweep.method[2]", "4things takes its statistics from the whole", None),
+    (changed(S, '"bnp"', '{ kind = "bn", sync = false }'), 8, "sweep.method[2].sync", "leave sync out", None),
+    (changed(S, '"bnp"', '{ kind = "bnp", sync = false }'), 8, "sweep.method[2].sync", "unknown key", None),
+]
+
+
 @pytest.mark.parametrize(
     ("text", "line", "key", "message", "closest"),
-    [*SETTINGS, *DATA, *OVERRIDES, *TABLES, *LABELS, *CLAIMS],
+    [*SETTINGS, *DATA, *OVERRIDES, *TABLES, *LABELS, *CLAIMS, *DEVICES],
 )
 def test_a_fault_is_placed_and_explained(
     refuse: Callable[[str], SuiteError], text: str, line: int | None, key: str | None, message: str, closest: str | None
