@@ -32,6 +32,7 @@ epochs = 4
 threads = 1
 device = "cpu"
 """
+pytestmark = pytest.mark.skipif((psutil.cpu_count(logical=False) or 1) < 2, reason="needs two cores")
 SHORT = LONG.replace("train = 1500", "train = 60").replace("epochs = 4", "epochs = 2").replace("long", "short")
 
 
@@ -142,6 +143,39 @@ def test_a_timeout_ends_all_ranks(tmp_path: Path) -> None:
     assert process.returncode == 3
     assert read_results(tmp_path / "results").cells.status.item() == "timeout"
     assert not psutil.wait_procs(both, timeout=5)[1]
+
+
+NORMS = """
+from typing import Literal
+
+from bnpbench import MethodPlugin
+
+
+class Weak(MethodPlugin):
+    kind: Literal["weak"]
+
+    def layer(self, features, spatial_dims, site):
+        import torch
+
+        class Layer(torch.nn.Identity):
+            def forward(self, x):
+                group = torch.distributed
+                if self.training and group.is_initialized() and group.get_rank() == 1:
+                    raise ValueError("the second device is weak")
+                return x
+
+        return Layer()
+"""
+
+
+def test_an_error_on_one_rank_is_the_cells(tmp_path: Path) -> None:
+    """Told as it is, and at once, though the other rank waits in a collective."""
+    (tmp_path / "norms.py").write_text(NORMS)
+    text = 'plugins = ["norms.py"]\n' + SHORT.replace('"bnp"', '"weak"')
+    done = bnpbench("run", suite(tmp_path, text), "--allow-plugins", cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    cell = read_results(tmp_path / "results").cells.iloc[0]
+    assert (cell.status, cell.message) == ("error", "ValueError: the second device is weak")
 
 
 def test_more_devices_than_there_are(tmp_path: Path) -> None:

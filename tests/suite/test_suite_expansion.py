@@ -58,6 +58,12 @@ def test_nothing_is_left_at_auto(load: Load) -> None:
     assert {(c.settings.device, c.settings.threads) for c in fixed.cells(device="cuda", threads=7)} == {("cpu", 1)}
 
 
+def test_the_processes_of_several_devices_share_the_threads(load: Load) -> None:
+    several = load(SMALL + "devices = [1, 2, 8]\n")
+    found = {(c.settings.devices, c.settings.threads) for c in several.cells(device="cpu", threads=7)}
+    assert found == {(1, 7), (2, 3), (8, 1)}
+
+
 def test_devices_asked_for(load: Load) -> None:
     assert load(SMALL).devices() == {"auto"}
     assert load(SMALL + 'device = ["cpu", "cuda"]\n').devices() == {"cpu", "cuda"}

@@ -152,7 +152,7 @@ def test_golden_keys(told: dict[str, Any], key: str, canonical: str) -> None:
 
 
 def test_every_default_is_differed_from() -> None:
-    """So that the third golden key notices a renamed or retyped setting wherever it stands."""
+    """So that the last golden key notices a renamed or retyped setting wherever it stands; the third has devices."""
     told = json.loads(Cell(every_setting()).canonical)
     assert told.keys() == Settings.model_fields.keys() - {"devices"}  # the golden key before has them
     assert told["method"].keys() == type(every_setting().method).model_fields.keys() - {"label", "channels_per_group"}
