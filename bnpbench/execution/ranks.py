@@ -31,9 +31,7 @@ from bnpbench.execution.messages import FAILED, Finished, RunBlock
 from bnpbench.training.parallel import Group
 
 RESTARTS = 3  # of one cell; a rank that dies again and again has a fault of its own
-PATIENCE = timedelta(
-    hours=2
-)  # of a rank in a collective, such as while the first one evaluates; the dead are seen at once
+PATIENCE = timedelta(hours=2)  # of a rank that waits while the first one evaluates; a death is seen at once
 GRACE_SECONDS = 1.0  # for the end of a dying process to show, and for a rank to end by itself
 
 
@@ -64,7 +62,7 @@ class _Ranks:
 
     def __init__(self, request: RunBlock) -> None:
         context = multiprocessing.get_context("fork")  # of a child that is a fork itself: there in milliseconds
-        self.folder = tempfile.TemporaryDirectory(prefix="bnpbench-")  # mode 0700: nobody else can join the group
+        self.folder = tempfile.TemporaryDirectory(prefix="bnpbench-ranks-")  # mode 0700: nobody else can join the group
         self.processes: list[BaseProcess] = []
         self.channels: list[connection.Connection] = []
         for rank in range(request.cells[0].settings.devices):
@@ -89,7 +87,7 @@ class _Ranks:
 
     def run(self, emit: Callable[[Any], None]) -> tuple[int, int] | None:
         """Pass messages on until the cell is finished; else the rank that died and its exit code."""
-        while True:
+        while self.channels:
             connection.wait([*self.channels, *self._sentinels()])
             for message in self._messages():
                 if not isinstance(message, Finished):
@@ -104,14 +102,16 @@ class _Ranks:
                 return None
             if (death := self._death(0.0)) is not None:
                 return death
+        raise RuntimeError("all ranks ended, and none has told what became of the cell")
 
     def _messages(self) -> Iterator[Any]:
         for channel in list(self.channels):
             try:
                 while channel.poll():
                     yield channel.recv()
-            except (EOFError, ConnectionResetError):
+            except (EOFError, OSError):  # it has ended, perhaps in the middle of a message
                 self.channels.remove(channel)
+                channel.close()
 
     def _sentinels(self) -> list[int]:
         return [process.sentinel for process in self.processes if process.exitcode is None]

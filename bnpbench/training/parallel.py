@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import signature
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -12,11 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-_EXCHANGE_BUFFERS = (  # torch 2.14 renamed it
-    "forward_sync_buffers"
-    if "forward_sync_buffers" in signature(DistributedDataParallel).parameters
-    else "broadcast_buffers"
-)
+_RENAMED = "forward_sync_buffers" in signature(DistributedDataParallel).parameters  # in torch 2.14
+_OWN_BUFFERS: dict[str, Any] = {"forward_sync_buffers" if _RENAMED else "broadcast_buffers": False}
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class Group:
         return slice(*(batch_size * rank // self.ranks for rank in (self.rank, self.rank + 1)))
 
     def examples(self, batch_size: int) -> int:
-        """How many that are."""
+        """Their number."""
         part = self.share(batch_size)
         return part.stop - part.start  # type: ignore[no-any-return]
 
@@ -52,7 +50,7 @@ class Group:
         """
         if self.ranks == 1:
             return model
-        return DistributedDataParallel(model, **{_EXCHANGE_BUFFERS: False})
+        return DistributedDataParallel(model, **_OWN_BUFFERS)
 
     def loss(self, batch_size: int) -> Callable[[Tensor, Tensor], Tensor]:
         """Cross-entropy, whose average over the ranks is the mean over the examples of the whole batch.

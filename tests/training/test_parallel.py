@@ -128,7 +128,7 @@ def steps_of_two(case: Case, rank: int, states: list[dict[str, Any]]) -> list[di
 
 
 EPOCHS: list[dict[str, Any]] = [
-    {"method": "bnp"},
+    {"method": "bnp", "train_limit": 203},
     {"method": "bn", "validation": 0.1, "train_limit": 60},
     {"method": "vanilla", "network": {"kind": "resnet", "depth": 8}, "augment": "crop-flip", "train_limit": 40},
 ]
