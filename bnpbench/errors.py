@@ -7,6 +7,7 @@
     ├── ResultsError           results that cannot be read or written
     ├── StatisticsError        BNP: a gradient without statistics
     ├── NotApplicable          a method that has no meaning in a setting (BN over a single row)
+    ├── WorkersLost          exit code 3: a cluster lost its last worker, cells are not measured
     └── NothingToCompare       exit code 4: no data for the question asked
 
 Each message says what is wrong, where, and what to do. They are raised where the
@@ -71,6 +72,12 @@ class StatisticsError(BnpbenchError):
 
 class NotApplicable(BnpbenchError):
     """A method that has no meaning in a setting, with the reason; a status, never a failure."""
+
+
+class WorkersLost(BnpbenchError):
+    """A cluster has no worker left for cells that are still to be measured."""
+
+    exit_code = 3
 
 
 class NothingToCompare(BnpbenchError):

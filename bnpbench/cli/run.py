@@ -32,6 +32,9 @@ def run(
     timeout: Annotated[float | None, typer.Option(min=0.001, help="Seconds a cell.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Blocks at once, on a share of the cores each.")] = 1,
     shard: Annotated[str | None, typer.Option(metavar="I/N", help="Every N-th block, from the I-th.")] = None,
+    cluster: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Run on a Ray cluster: HOST:PORT, auto or local.")
+    ] = None,
     allow_plugins: Annotated[
         bool, typer.Option("--allow-plugins", help="Run the Python files that a suite names.")
     ] = False,
@@ -62,6 +65,7 @@ def run(
         timeout=timeout,
         jobs=jobs,
         shard=_shard(shard),
+        cluster=cluster,
     )
     outcomes = [execute(suite, options, _progress(quiet)) for suite in loaded]
     results = read_results(out).of_suites([suite.name for suite in loaded])

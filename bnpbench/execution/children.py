@@ -29,30 +29,42 @@ class Child:
     """One running request.
 
     Args:
-        request: see ``messages``.
+        request: see ``messages``; bytes are taken as pickled already.
         plugins: loaded before the request is answered.
         log: file that takes what the process prints; none: it prints where this one does.
 
     Attributes:
         channel: messages from the child; at its end there is ``Done``, ``Refused`` or nothing.
         process: its ``sentinel`` is ready when the process has ended.
+        lost: never: the worker is this process.
     """
+
+    lost = False
 
     def __init__(self, request: Any, plugins: tuple[PluginFile, ...] = (), log: Path | None = None) -> None:
         start_forkserver()
         context = multiprocessing.get_context("forkserver")
         self.channel, far_end = context.Pipe(duplex=False)
-        arguments = (far_end, pickle.dumps(request), plugins, log)
+        pickled = request if isinstance(request, bytes) else pickle.dumps(request)
+        arguments = (far_end, pickled, plugins, log)
         self.process: BaseProcess = context.Process(target=serve, args=arguments)
         with _no_main_module(), uninterrupted():  # a half-sent request would end the forkserver
             self.process.start()
         far_end.close()
+
+    def alive(self) -> bool:
+        """Whether the process goes on; ask before ``messages``: what a dead process sent is all there."""
+        return self.process.is_alive()
 
     def messages(self) -> Iterator[Any]:
         """What has arrived and not been read yet; does not wait."""
         with contextlib.suppress(EOFError, ConnectionResetError):
             while self.channel.poll():
                 yield self.channel.recv()
+
+    def join(self) -> None:
+        """Wait for the end of a process that has sent its last message."""
+        self.process.join()
 
     def kill(self) -> None:
         """End the process now and wait for its end."""
@@ -101,7 +113,7 @@ def ask(request: Any, plugins: tuple[PluginFile, ...] = (), log: Path | None = N
     try:
         while True:
             connection.wait([child.channel, child.process.sentinel])
-            alive = child.process.is_alive()  # asked first: what a dead process sent is all there
+            alive = child.alive()
             for message in child.messages():
                 match message:
                     case Done(answer):

@@ -21,8 +21,10 @@ class Options:
         offline: fetch nothing.
         fresh: measure finished cells again.
         timeout: seconds a cell.
-        jobs: blocks at once.
+        jobs: blocks at once; on a cluster, on each node without a GPU.
         shard: (i, n): every n-th block, from the i-th (1 to n).
+        cluster: a Ray cluster instead of this machine: HOST:PORT of its head, ``auto`` for one that runs here,
+            ``local`` to start one here.
     """
 
     out: Path = Path("results")
@@ -36,6 +38,7 @@ class Options:
     timeout: float | None = None
     jobs: int = 1
     shard: tuple[int, int] | None = None
+    cluster: str | None = None
 
 
 @dataclass(frozen=True)

@@ -9,21 +9,15 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
-from bnpbench.errors import BnpbenchError
-from bnpbench.execution.children import ask, start_forkserver
-from bnpbench.execution.messages import Preflight, Probe
+from bnpbench.errors import BnpbenchError, DeviceError
+from bnpbench.execution.executor import Executor, Local
+from bnpbench.execution.messages import Preflight
 from bnpbench.execution.options import Options, Outcome
-from bnpbench.execution.precheck import (
-    check_cuda_only,
-    check_data,
-    check_device,
-    demand_devices,
-    device_index,
-    resolve_device,
-)
+from bnpbench.execution.precheck import check_cuda_only, check_data, check_device, demand_devices
 from bnpbench.execution.progress import Progress, Silent
+from bnpbench.execution.stores import Stores
 from bnpbench.execution.sweep import Sweep
-from bnpbench.results import Results, Store, check_writable, read_results
+from bnpbench.results import Results, check_writable, read_results
 from bnpbench.suite import Block, Cell, Suite
 
 
@@ -47,14 +41,25 @@ def execute(suite: Suite, options: Options, progress: Progress) -> Outcome:
     """Run a suite's blocks that are not finished yet; see ``run_suite``."""
     kinds = {cell.settings.dataset.kind for cell in suite.cells(device="cpu", threads=1)}
     _check(suite, kinds, options)
-    start_forkserver(["sklearn.datasets"] if "digits" in kinds else [])
-    gpu = device_index(options.device) or 0
-    environment = ask(Probe(gpu))
-    device = resolve_device(options.device, environment["hardware"]["gpus"])
-    cores = environment["hardware"]["cores"]
-    auto: dict[str, Any] = {"device": device, "threads": max(cores // options.jobs, 1), "epochs": options.epochs}
-    store = Store(options.out, suite.name, environment)
-    measure = partial(_measure, suite, store, options, progress, gpu)
+    executor = _executor(suite, kinds, options, progress)
+    try:
+        return _execute(suite, options, progress, executor)
+    finally:
+        executor.close()
+
+
+def _executor(suite: Suite, kinds: Set[str], options: Options, progress: Progress) -> Executor:
+    if options.cluster is None:
+        return Local(options, suite.plugins, kinds)
+    from bnpbench.execution.cluster.executor import Cluster  # the only way to Ray
+
+    return Cluster(options, suite, kinds, progress)
+
+
+def _execute(suite: Suite, options: Options, progress: Progress, executor: Executor) -> Outcome:
+    auto: dict[str, Any] = {"device": executor.device, "threads": executor.threads, "epochs": options.epochs}
+    stores = Stores(options.out, suite.name, executor.environments)
+    measure = partial(_measure, suite, stores, options, progress, executor)
     whole = suite.cells(**auto)
     outcome = measure(whole, suite.cells(**auto, only=options.only, seeds=options.seeds))
     if suite.select is None:
@@ -62,7 +67,7 @@ def execute(suite: Suite, options: Options, progress: Progress) -> Outcome:
     if options.shard is not None:
         progress.note("--shard runs the trials only; when all are there, run without it to choose and train the finals")
         return outcome
-    scores = _scores(store, whole, suite.select.by)
+    scores = _scores(stores, whole, suite.select.by)
     finals = suite.finals(scores, **auto)
     chosen = suite.finals(scores, **auto, only=options.only, seeds=options.seeds)
     return outcome + measure((*whole, *finals), chosen)
@@ -70,32 +75,41 @@ def execute(suite: Suite, options: Options, progress: Progress) -> Outcome:
 
 def _measure(
     suite: Suite,
-    store: Store,
+    stores: Stores,
     options: Options,
     progress: Progress,
-    gpu: int,
+    executor: Executor,
     whole: Sequence[Cell],
     chosen: Sequence[Cell],
 ) -> Outcome:
     """Measure what is not finished of the ``chosen`` cells, after a look at all that could go wrong with them."""
     check_cuda_only(cell.settings for cell in chosen)
-    hardware = store.environment["hardware"]
-    for devices, device in sorted({(cell.settings.devices, cell.settings.device) for cell in chosen}):
-        cores = max(hardware["cores"] // options.jobs, 1)
-        demand_devices(devices, device, first=gpu, gpus=hardware["gpus"], cores=cores)
+    _check_devices(executor, options, chosen)
     blocks = _sharded(suite.blocks(chosen), options.shard)
-    done = {block.id for block in blocks if not options.fresh and store.finished(block.id, block.canonicals)}
+    done = {block.id for block in blocks if not options.fresh and stores.finished(block)}
     todo = [cell for block in blocks if block.id not in done for cell in block.cells]
-    costs = ask(Preflight(tuple(todo), options.data_dir, options.offline), suite.plugins) if todo else {}
-    store.create().write_suite(suite.document(whole, epochs=options.epochs))
-    return Sweep(store, options, costs, _provenance(suite), gpu, progress, suite.plugins).run(blocks, done)
+    costs = executor.preflight(Preflight(tuple(todo), options.data_dir, options.offline)) if todo else {}
+    stores.create()
+    stores.first.write_suite(suite.document(whole, epochs=options.epochs))
+    return Sweep(stores, executor, options, costs, _provenance(suite), progress).run(blocks, done)
 
 
-def _scores(store: Store, trials: Sequence[Cell], by: str) -> dict[str, float]:
+def _check_devices(executor: Executor, options: Options, cells: Sequence[Cell]) -> None:
+    """Several devices of one cell are those of this machine."""
+    asked = {(cell.settings.devices, cell.settings.device) for cell in cells if cell.settings.devices > 1}
+    for devices, device in sorted(asked):
+        if options.cluster is not None:
+            raise DeviceError(f"devices = {devices}: on a cluster a cell has one device; take --only devices=1")
+        worker = executor.workers()[0]
+        gpus = worker.environment["hardware"]["gpus"]
+        demand_devices(devices, device, first=worker.gpu or 0, gpus=gpus, cores=executor.threads)
+
+
+def _scores(stores: Stores, trials: Sequence[Cell], by: str) -> dict[str, float]:
     """The last value of a column, for each trial that ended well, by its key."""
-    results = read_results(store.suite_folder)
+    results = read_results(stores.first.suite_folder)
     ok = set(results.cells.key[results.cells.status == "ok"]) & {trial.key for trial in trials}
-    epochs = results.epochs[results.epochs.key.isin(ok) & (results.epochs.environment == store.environment["id"])]
+    epochs = results.epochs[results.epochs.key.isin(ok) & results.epochs.environment.isin(stores.by_id)]
     last = epochs.sort_values("epoch").groupby("key")[by].last()
     return {str(key): float(score) for key, score in last.items()}
 
@@ -112,10 +126,11 @@ def _check(suite: Suite, kinds: Set[str], options: Options) -> None:
             f"--jobs {options.jobs}: the suite {suite.name} sets `interval`, which asks for undisturbed times; "
             "leave --jobs out, or take `interval` out of [measure]"
         )
-    check_device(options.device, f"--device {options.device}")
-    if "cuda" in suite.devices() and any(cell.settings.device == "cuda" for cell in _chosen(suite, options)):
-        check_device("cuda", 'device = "cuda"', remedy="--only device=cpu leaves the cells that need one out")
-    check_data(kinds, options.data_dir, options.offline)
+    if options.cluster is None:  # else devices and data are the workers'
+        check_device(options.device, f"--device {options.device}")
+        if "cuda" in suite.devices() and any(cell.settings.device == "cuda" for cell in _chosen(suite, options)):
+            check_device("cuda", 'device = "cuda"', remedy="--only device=cpu leaves the cells that need one out")
+        check_data(kinds, options.data_dir, options.offline)
     check_writable(options.out)
 
 

@@ -1,28 +1,30 @@
-"""Blocks onto child processes: who runs, who waits, what is written when a block ends."""
+"""Blocks onto workers: who runs, who waits, what is written when a block ends."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from multiprocessing import connection
 from typing import Any
 
-from bnpbench.errors import BnpbenchError
-from bnpbench.execution.children import Child
+from bnpbench.errors import BnpbenchError, WorkersLost
 from bnpbench.execution.columns import identity
+from bnpbench.execution.executor import Executor, Run, Worker
 from bnpbench.execution.interruption import uninterrupted
 from bnpbench.execution.messages import Done, Epoch, Finished, Refused, RunBlock
 from bnpbench.execution.options import Options, Outcome
 from bnpbench.execution.progress import Progress
+from bnpbench.execution.stores import Stores
 from bnpbench.report.statistics import outliers
 from bnpbench.results import FINISHED, Store
-from bnpbench.suite import Block, Cell, PluginFile
+from bnpbench.suite import Block, Cell
 
 BUSY_SECONDS = 0.5  # between looks at a block that another run is measuring
+LONELY_SECONDS = 60.0  # that a cluster without a worker may take to get one
+LOSSES = 3  # of its worker, and a block is given up: it may be what takes the machine down
 Row = dict[str, Any]
 
 
@@ -33,14 +35,16 @@ class Job:
     Attributes:
         pieces: groups of members still to run, each in a process of its own: the whole block at first, then, if
             that process died, its members one by one.
+        store: of the worker's environment.
         release: gives the block's lock back.
     """
 
     block: Block
+    worker: Worker
+    store: Store
     release: contextlib.ExitStack
     pieces: deque[tuple[Cell, ...]]
-    slot: int
-    child: Child | None = None
+    run: Run | None = None
     piece: tuple[Cell, ...] = ()
     deadline: float | None = None
     epochs: dict[str, list[Row]] = field(default_factory=dict)
@@ -50,37 +54,36 @@ class Job:
 
 
 class Sweep:
-    """Runs blocks, ``options.jobs`` at once, and commits each when it is measured.
+    """Runs blocks, one on each worker at a time, and commits each when it is measured.
 
     Args:
-        store: where the rows go; this process is the only writer of it.
+        stores: where the rows go; this process is the only writer of them.
+        executor: has the workers.
         options: of the run.
         costs: what preflight found, by the cell's key.
         provenance: columns that are the same for every cell of the run.
-        gpu: number of the CUDA device.
         progress: is told what happens.
-        plugins: of the suite.
     """
 
     def __init__(
         self,
-        store: Store,
+        stores: Stores,
+        executor: Executor,
         options: Options,
         costs: dict[str, Any],
         provenance: Row,
-        gpu: int,
         progress: Progress,
-        plugins: tuple[PluginFile, ...] = (),
     ) -> None:
-        self.store, self.options, self.costs, self.provenance = store, options, costs, provenance
-        self.gpu, self.progress, self.plugins = gpu, progress, plugins
-        self.cores: int = store.environment["hardware"]["cores"]
+        self.stores, self.executor, self.options = stores, executor, options
+        self.costs, self.provenance, self.progress = costs, provenance, progress
         self.queue: deque[Block] = deque()
         self.running: list[Job] = []
+        self.losses: Counter[str] = Counter()
+        self.lonely_since: float | None = None
         self.finished = self.skipped = self.failed = 0
 
     def run(self, blocks: Sequence[Block], done: Set[str]) -> Outcome:
-        """Measure the blocks but those of the ids ``done``; on an interruption, keep what is and end the children."""
+        """Measure the blocks but those of the ids ``done``; on an interruption, keep what is and end the rest."""
         self.progress.start(blocks)
         for block in blocks:
             if block.id in done:
@@ -99,21 +102,24 @@ class Sweep:
         return Outcome(self.finished, self.skipped, self.failed)
 
     def _start(self) -> None:
-        """Give every free slot a block; one that another run is measuring goes to the end of the queue."""
+        """Give every free worker a block; one that another run is measuring goes to the end of the queue."""
         for _ in range(len(self.queue)):
-            free = set(range(self.options.jobs)) - {job.slot for job in self.running}
+            busy = {job.worker for job in self.running}
+            free = [worker for worker in self.executor.workers() if worker not in busy]
             if not free:
                 return
             block = self.queue.popleft()
+            worker = next((worker for worker in free if worker.takes(block)), None)
+            store = None if worker is None else self.stores.of(worker.environment)
             release = contextlib.ExitStack()
-            if not release.enter_context(self.store.lock(block.id, wait=False)):
+            if worker is None or store is None or not release.enter_context(store.lock(block.id, wait=False)):
                 self.queue.append(block)
                 continue
-            if not self.options.fresh and self.store.finished(block.id, block.canonicals):  # by another run
+            if not self.options.fresh and self.stores.finished(block):  # by another run
                 release.close()
                 self._skip(block)
                 continue
-            job = Job(block, release, deque([block.cells]), min(free))
+            job = Job(block, worker, store, release, deque([block.cells]))
             self.running.append(job)
             self._launch(job)
 
@@ -124,57 +130,64 @@ class Sweep:
     def _launch(self, job: Job) -> None:
         """Start a process for the job's next piece."""
         job.piece, job.answered = job.pieces.popleft(), False
-        log = self.store.log_path(job.block.id)
-        log.touch()  # named in the results whatever becomes of the child
+        log = job.store.log_path(job.block.id)
+        log.touch()  # named in the results whatever becomes of the process
         request = RunBlock(
             block=job.block,
             cells=job.piece,
             costs={cell.key: self.costs[cell.key] for cell in job.piece},
             data_dir=self.options.data_dir,
-            checkpoints=self.store.folder / "checkpoints" if len(job.block.cells) == 1 else None,
+            checkpoints=job.store.folder / "checkpoints" if len(job.block.cells) == 1 else None,
             fresh=self.options.fresh,
-            cores=self._share(job.slot),
-            gpu=self.gpu,
+            cores=job.worker.cores,
+            gpu=job.worker.gpu or 0,
             log=f"logs/{log.name}",
         )
-        job.child = Child(request, self.plugins, log)
+        job.run = self.executor.start(job.worker, request, log)
         job.deadline = None
         if self.options.timeout is not None:
             job.deadline = time.monotonic() + self.options.timeout * len(job.piece)
 
-    def _share(self, slot: int) -> tuple[int, ...] | None:
-        """The cores of a slot; with one job the whole machine, unbound."""
-        if self.options.jobs == 1:
-            return None
-        each = max(self.cores // self.options.jobs, 1)
-        return tuple((slot * each + i) % self.cores for i in range(each))
-
     def _listen(self) -> None:
-        """Wait for a message, a death, a deadline, or another run's lock, and deal with it."""
+        """Wait for a message, a death, a deadline, another run's lock or a new worker, and deal with it."""
         if not self.running:
-            if self.queue:
-                time.sleep(BUSY_SECONDS)
-            return
+            self._check_workers()
         deadlines = [job.deadline - time.monotonic() for job in self.running if job.deadline is not None]
         patience = min([max(d, 0) for d in deadlines] + [BUSY_SECONDS if self.queue else 3600])
-        children = [job.child for job in self.running if job.child is not None]
-        connection.wait([c.channel for c in children] + [c.process.sentinel for c in children], timeout=patience)
+        if self.running or self.queue:
+            self.executor.wait([job.run for job in self.running], patience)
         for job in list(self.running):
             self._look_at(job)
 
+    def _check_workers(self) -> None:
+        """Raises WorkersLost where nothing can go on for long."""
+        workers = self.executor.workers()
+        if not self.queue or any(worker.takes(block) for block in self.queue for worker in workers):
+            self.lonely_since = None
+            return
+        self.lonely_since = self.lonely_since or time.monotonic()
+        if time.monotonic() - self.lonely_since > LONELY_SECONDS:
+            count = sum(len(block.cells) for block in self.queue)
+            raise WorkersLost(
+                f"no worker is left for {count} cells; what was finished is kept, and the same command goes on from "
+                "there once the cluster has workers again"
+            )
+
     def _look_at(self, job: Job) -> None:
-        assert job.child is not None
-        alive = job.child.process.is_alive()  # asked first: what a dead process sent is all there
-        for message in job.child.messages():
+        assert job.run is not None
+        alive = job.run.alive()  # asked first
+        for message in job.run.messages():
             self._take(job, message)
         if job.answered:
-            job.child.process.join()
+            job.run.join()
             self._next(job)
+        elif job.run.lost:
+            self._lost(job)
         elif not alive:
-            job.child.process.join()
-            self._died(job, "crashed", f"the process was {job.child.death()}")
+            job.run.join()
+            self._died(job, "crashed", f"the process was {job.run.death()}")
         elif job.deadline is not None and time.monotonic() > job.deadline:
-            job.child.kill()
+            job.run.kill()
             limit = f"{self.options.timeout:g} s a cell"
             self._died(job, "timeout", f"not done after {limit}; raise --timeout or shorten the cell")
 
@@ -184,10 +197,10 @@ class Sweep:
                 rows = job.epochs.setdefault(key, [])
                 rows[row["epoch"] - 1 :] = [row]  # told again where a rank died and all went back to a checkpoint
                 if len(job.block.cells) == 1:
-                    self.store.write_partial(key, rows)
+                    job.store.write_partial(key, rows)
                 self.progress.epoch(job.block, key, row)
             case Finished(key, row, steps):
-                job.records[key], job.steps[key] = {**row, **self.provenance}, steps
+                job.records[key], job.steps[key] = {**row, **self.provenance, "worker": job.worker.name}, steps
             case Done():
                 job.answered = True
             case Refused(error):
@@ -206,13 +219,32 @@ class Sweep:
             self.progress.note(f"{message}: the {len(job.piece)} cells of block {job.block.id} run again one by one")
         self._next(job)
 
+    def _lost(self, job: Job) -> None:
+        """The worker is gone: the block runs again on another, unless it has cost too many of them."""
+        self.losses[job.block.id] += 1
+        where = f"worker {job.worker.name} was lost"
+        if self.losses[job.block.id] < LOSSES:
+            self.running.remove(job)
+            job.release.close()
+            self.queue.appendleft(job.block)
+            self.progress.note(f"{where}: block {job.block.id} runs again on another")
+            return
+        for cell in job.block.cells:
+            if cell.key not in job.records:
+                message = f"{where} while it ran, as {LOSSES - 1} before it"
+                job.records[cell.key] = self._bare_record(job, cell, "crashed", message)
+        self._end(job)
+
     def _next(self, job: Job) -> None:
         """The next piece of a block, or its end."""
-        assert job.child is not None
-        job.child.kill()
+        assert job.run is not None
+        job.run.kill()
         if job.pieces:
             self._launch(job)
-            return
+        else:
+            self._end(job)
+
+    def _end(self, job: Job) -> None:
         self.running.remove(job)
         self._commit(job)
         self.finished += 1
@@ -224,31 +256,32 @@ class Sweep:
             for row, outlier in zip(rows, outliers([row["train_seconds"] for row in rows]), strict=True):
                 row["outlier"] = outlier
         with uninterrupted():
-            self.store.write_block(list(job.records.values()), job.epochs, job.steps)
+            job.store.write_block(list(job.records.values()), job.epochs, job.steps)
             for key, row in job.records.items():
                 if row["status"] in FINISHED:
-                    (self.store.folder / "checkpoints" / f"{key}.pt").unlink(missing_ok=True)
+                    (job.store.folder / "checkpoints" / f"{key}.pt").unlink(missing_ok=True)
             job.release.close()
 
     def _bare_record(self, job: Job, cell: Cell, status: str, message: str) -> Row:
         """The row of a cell whose process could not write it."""
         now = datetime.now(UTC)
-        log = f"logs/{self.store.log_path(job.block.id).name}"
+        log = f"logs/{job.store.log_path(job.block.id).name}"
         return {
             **identity(cell, job.block, self.costs[cell.key].columns),
             "status": status,
             "message": message,
             "log": log,
             **self.provenance,
+            "worker": job.worker.name,
             "started": now,
             "finished": now,
         }
 
     def _abandon(self) -> None:
-        """End all children; cells that were running are kept as interrupted, with the epochs they have."""
+        """End all processes; cells that were running are kept as interrupted, with the epochs they have."""
         for job in self.running:
-            if job.child is not None:
-                job.child.kill()
+            if job.run is not None:
+                job.run.kill()
         for job in self.running:
             for cell in job.block.cells:
                 if cell.key not in job.records:

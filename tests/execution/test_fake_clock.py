@@ -101,17 +101,24 @@ class FakeClock:
 class InProcess:
     """Answers a request at once, in this process."""
 
+    lost = False
+
     def __init__(self, request: Any, plugins: Any = (), log: Any = None) -> None:
         self.answers: list[Any] = []
         sender = SimpleNamespace(send=self.answers.append)
         self.answers.append(Done(child._answer(sender, request)))  # type: ignore[arg-type]
         self.channel, far_end = multiprocessing.Pipe(duplex=False)
         far_end.close()  # ready at once
-        self.process = SimpleNamespace(sentinel=os.open(os.devnull, os.O_RDONLY), is_alive=lambda: False, join=int)
+        self.process = SimpleNamespace(sentinel=os.open(os.devnull, os.O_RDONLY))
+
+    def alive(self) -> bool:
+        return False
 
     def messages(self) -> Iterator[Any]:
         yield from self.answers
         self.answers = []
+
+    def join(self) -> None: ...
 
     def kill(self) -> None:
         self.channel.close()
@@ -120,7 +127,7 @@ class InProcess:
 
 @pytest.fixture
 def faked(monkeypatch: pytest.MonkeyPatch) -> None:
-    from bnpbench.execution import block, runner, sweep
+    from bnpbench.execution import block, executor
     from bnpbench.training import trainer
 
     def ask(request: Any, plugins: Any = ()) -> Any:
@@ -143,9 +150,9 @@ def faked(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = iter(range(10**9))
     evaluations: dict[Any, int] = {}
     fake_time = SimpleNamespace(perf_counter=lambda: next(ticks) / 1000, monotonic=lambda: next(ticks) / 1000)
-    monkeypatch.setattr(runner, "ask", ask)
-    monkeypatch.setattr(runner, "start_forkserver", lambda modules: None)
-    monkeypatch.setattr(sweep, "Child", InProcess)
+    monkeypatch.setattr(executor, "ask", ask)
+    monkeypatch.setattr(executor, "start_forkserver", lambda modules: None)
+    monkeypatch.setattr(executor, "Child", InProcess)
     monkeypatch.setattr(block, "configure", lambda *arguments: None)
     monkeypatch.setattr(block, "Trainer", fake_trainer)
     monkeypatch.setattr(block, "time", fake_time)

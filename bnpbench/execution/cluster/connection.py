@@ -1,0 +1,179 @@
+"""The way to a Ray cluster: connect quietly, see its nodes, place something on one of them."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, TextIO
+
+from bnpbench.errors import BnpbenchError
+
+EXTRA = "bnpbench[cluster]"
+REACH_SECONDS = 5.0  # Ray itself would try for two minutes
+OBJECT_STORE = 256 * 2**20  # bytes, of a cluster that is started here: only checkpoints and logs are large
+
+
+@dataclass(frozen=True)
+class Node:
+    """A machine of the cluster.
+
+    Attributes:
+        id: Ray's, random hexadecimal digits.
+        cpus: Ray's resource, what ``ray start --num-cpus`` gave.
+        gpus: Ray's resource.
+    """
+
+    id: str
+    cpus: float
+    gpus: int
+
+    @property
+    def name(self) -> str:
+        """How tables call it; no host name, no address."""
+        return f"node-{self.id[:8]}"
+
+
+class Ray:
+    """A connection to a cluster, or a cluster of this machine alone.
+
+    Args:
+        address: HOST:PORT of the head, ``auto`` for a cluster that runs on this machine, ``local`` to start one.
+
+    Attributes:
+        errors: what Ray raises when a worker is gone.
+
+    Raises:
+        BnpbenchError: Ray is not installed, or there is no cluster at the address.
+    """
+
+    def __init__(self, address: str) -> None:
+        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+        self.ray = _import_ray()
+        self.errors: type[Exception] = self.ray.exceptions.RayError
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+        if address == "local":
+            options |= {"include_dashboard": False, "object_store_memory": OBJECT_STORE}
+        else:
+            _check_reachable(address)
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        self.stdout = sys.stdout
+        try:
+            self.ray.init(address=address, **options)
+        except (OSError, RuntimeError, ValueError) as error:  # none there, or of another version of Ray or Python
+            raise BnpbenchError(f"--cluster {address}: {' '.join(str(error).split())}") from error
+        finally:
+            if threading.current_thread() is threading.main_thread():  # Ray takes SIGTERM for itself
+                for number, handler in handlers.items():
+                    signal.signal(number, handler)
+        sys.stdout = _WithoutRay(self.stdout)
+
+    def nodes(self) -> list[Node]:
+        """Those that are alive."""
+        found = [(node["NodeID"], node["Resources"]) for node in self.ray.nodes() if node["Alive"]]
+        return [Node(name, has.get("CPU", 0), int(has.get("GPU", 0))) for name, has in found]
+
+    def call(self, node: Node, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Call a function on a node, whatever else the node does."""
+        strategy = self._on(node)
+        remote = self.ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=strategy)(function)
+        return _future(remote.remote(*arguments))
+
+    def place(self, node: Node, cpus: float, gpus: int, cls: type, *arguments: Any) -> Any:
+        """An actor on a node: as soon as so much of the node is free, and never anywhere else."""
+        options = {"num_cpus": cpus, "num_gpus": gpus, "max_restarts": 0, "max_concurrency": 4}
+        return self.ray.remote(cls).options(**options, scheduling_strategy=self._on(node)).remote(*arguments)
+
+    def ask(self, actor: Any, method: str, *arguments: Any) -> Future[Any]:
+        """Call a method of an actor; a RayError in the future says that the actor is gone."""
+        return _future(getattr(actor, method).remote(*arguments))
+
+    def kill(self, actor: Any) -> None:
+        """End an actor's process, if it is there."""
+        self.ray.kill(actor)
+
+    def close(self) -> None:
+        """Leave the cluster; one that was started here ends."""
+        sys.stdout = self.stdout
+        self.ray.shutdown()
+
+    def _on(self, node: Node) -> Any:
+        return self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node.id, soft=False)
+
+
+def _import_ray() -> ModuleType:
+    try:
+        import ray
+        import ray.exceptions
+        import ray.util.scheduling_strategies
+    except ImportError as error:
+        raise BnpbenchError(f"--cluster needs Ray, which is not installed: pip install '{EXTRA}'") from error
+    return ray
+
+
+def _check_reachable(address: str) -> None:
+    """Raises BnpbenchError where no cluster answers at an address."""
+    if address == "auto" and "RAY_ADDRESS" not in os.environ:
+        return
+    place = os.environ["RAY_ADDRESS"] if address == "auto" else address
+    host, colon, port = place.rpartition(":")
+    if not (host and colon and port.isdecimal() and int(port) < 2**16) or "/" in host:
+        raise BnpbenchError(f"--cluster {place}: give HOST:PORT of the cluster's head, auto or local")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=REACH_SECONDS).close()
+    except OSError as error:
+        raise BnpbenchError(
+            f"--cluster {place}: nothing answers there ({error.strerror or error}); is it what `ray start --head` said?"
+        ) from error
+
+
+def _future(reference: Any) -> Future[Any]:
+    """A future, which waits where signals are heeded: Ray's own waiting swallows what a handler raises."""
+    future: Future[Any] = reference.future()
+    return future
+
+
+class _WithoutRay(io.TextIOBase):
+    """stdout without what Ray's own threads print there on nodes that are gone, addresses included."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        if threading.current_thread().name.startswith("ray_"):
+            return len(text)
+        return self.stream.write(text)
+
+    def flush(self) -> None:
+        self.stream.flush()
+
+    def fileno(self) -> int:
+        return self.stream.fileno()
+
+    def isatty(self) -> bool:
+        return self.stream.isatty()
+
+
+def versions_asker() -> Callable[[Sequence[str]], dict[str, str | None]]:
+    """A function that a node of any version can run: it travels by value, because it is not a name of a module."""
+
+    def versions(packages: Sequence[str]) -> dict[str, str | None]:
+        from importlib.metadata import PackageNotFoundError, version
+
+        found: dict[str, str | None] = {}
+        for package in packages:
+            try:
+                found[package] = version(package)
+            except PackageNotFoundError:
+                found[package] = None
+        return found
+
+    return versions

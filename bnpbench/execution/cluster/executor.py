@@ -1,0 +1,389 @@
+"""The run's side: workers come and go, requests go out, rows come back."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from concurrent.futures import wait as wait_for
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, Literal
+
+from bnpbench.errors import BnpbenchError, DataError, DeviceError
+from bnpbench.execution.cluster.connection import Node, Ray, versions_asker
+from bnpbench.execution.cluster.host import Description, Host, Report
+from bnpbench.execution.executor import Worker, modules_for, share
+from bnpbench.execution.messages import Done, Preflight, RunBlock
+from bnpbench.execution.options import Options
+from bnpbench.execution.progress import Progress
+from bnpbench.measure.costs import Costs
+from bnpbench.suite import Suite
+
+ALIKE = ("bnpbench", "torch")  # packages of which workers must have the run's own version
+SCAN_SECONDS = 2.0  # between looks for nodes that were added
+START_SECONDS = 60.0  # that a node may take before the others begin without it
+KILL_SECONDS = 10.0  # that a node may take to end a process
+TRIES = 3  # of a node to have a worker
+
+
+@dataclass(frozen=True)
+class Place:
+    """Room for one worker on a node.
+
+    Attributes:
+        node: of the cluster.
+        number, count: which of how many on that node.
+        gpu: whether it has one of the node's GPUs.
+    """
+
+    node: Node
+    number: int
+    count: int
+    gpu: bool
+
+    @property
+    def name(self) -> str:
+        return self.node.name if self.count == 1 else f"{self.node.name}/{self.number + 1}"
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """A worker of the cluster, its place and its actor."""
+
+    place: Place
+    actor: Any
+    description: Description
+    worker: Worker
+
+    def shares_cores(self, other: Member) -> bool:
+        """Whether both are on one machine, as different nodes that know nothing of each other."""
+        mine, theirs = (set(m.description.environment["details"]["affinity"] or ()) for m in (self, other))
+        same = self.description.boot == other.description.boot and self.place.node != other.place.node
+        return same and bool(mine & theirs)
+
+
+class Cluster:
+    """The nodes of a Ray cluster: a worker for each GPU, or ``options.jobs`` for each node without.
+
+    Nodes that are there at the start must be fit for the suite; one that joins later and is not is left out.
+
+    Args:
+        options: of the run.
+        suite: to be run.
+        kinds: of its data sets.
+        progress: is told of nodes that are left out.
+
+    Raises:
+        BnpbenchError: no cluster, a node of another version, a device that no node has.
+    """
+
+    def __init__(self, options: Options, suite: Suite, kinds: Iterable[str], progress: Progress) -> None:
+        assert options.cluster is not None
+        self.options, self.suite, self.progress = options, suite, progress
+        self.modules = modules_for(kinds)
+        self.plugins = [(file, file.path.read_bytes()) for file in suite.plugins]
+        self.timing = bool(suite.measure.interleave) or suite.measure.interval is not None
+        self.versions = {package: version(package) for package in ALIKE}
+        self.members: list[Member] = []
+        self.by_worker: dict[Worker, Member] = {}  # also those that are gone: their blocks may not know it yet
+        self.known: set[Place] = set()
+        self.tries: Counter[Place] = Counter()
+        self.arrivals: SimpleQueue[tuple[Place, Member | Exception]] = SimpleQueue()
+        self.check: Preflight | None = None  # what a late node must pass
+        self.threads = 1
+        self.scanned = 0.0
+        self.ray = Ray(options.cluster)
+        try:
+            self.device = _device(options.device, suite, self.ray.nodes())
+            self._gather()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def environments(self) -> Sequence[dict[str, Any]]:
+        return [member.worker.environment for member in self.members]
+
+    def workers(self) -> Sequence[Worker]:
+        """Those that are there; where times are compared, one for each set of cores."""
+        offered: list[Member] = []
+        for member in self.members:
+            if not (self.timing and any(member.shares_cores(other) for other in offered)):
+                offered.append(member)
+        return [member.worker for member in offered]
+
+    def preflight(self, request: Preflight) -> dict[str, Costs]:
+        """Let a worker check all cells, and each other node whether it has the data."""
+        request = replace(request, data_dir=_absolute(request.data_dir))
+        of_kind = {cell.settings.dataset.kind: cell for cell in request.cells}
+        self.check = replace(request, cells=tuple(of_kind.values()))
+        nodes = {member.place.node: member for member in reversed(self.members)}
+        first, *others = reversed(nodes.values())
+        asked = [(first, self._ask(first, request)), *((member, self._ask(member, self.check)) for member in others)]
+        answers = [self._answer(member, future) for member, future in asked]
+        if missing := [error for error in answers if isinstance(error, DataError)]:
+            raise DataError("\n".join(map(str, missing)))
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        costs: dict[str, Costs] = answers[0]
+        return costs
+
+    def start(self, worker: Worker, request: RunBlock, log: Path) -> Remote:
+        member = self.by_worker[worker]
+        return Remote(self, member, replace(request, data_dir=_absolute(request.data_dir)), log)
+
+    def wait(self, runs: Sequence[Remote], timeout: float) -> None:
+        futures = [run.news for run in runs if run.news is not None]
+        if futures:
+            wait_for(futures, min(timeout, SCAN_SECONDS), FIRST_COMPLETED)
+        else:
+            time.sleep(min(timeout, SCAN_SECONDS))
+        if time.monotonic() - self.scanned > SCAN_SECONDS:
+            self._scan()
+        self._admit_late()
+
+    def lose(self, member: Member) -> None:
+        """Forget a worker that is gone; its node may get another, if it is still there."""
+        if member in self.members:
+            self.ray.kill(member.actor)  # it may live behind a broken connection
+            self.members.remove(member)
+            self.known.discard(member.place)
+
+    def close(self) -> None:
+        """Every worker ends its processes, then itself."""
+        closing = [self.ray.ask(member.actor, "close") for member in self.members]
+        wait_for(closing, KILL_SECONDS)
+        for member in self.members:
+            self.ray.kill(member.actor)
+        self.ray.close()
+
+    def _gather(self) -> None:
+        """Get the workers of the nodes that are there, or at least one where others keep us waiting."""
+        begin, told = time.monotonic(), False
+        self._scan()
+        if not self.known:
+            raise BnpbenchError(f"--cluster {self.options.cluster}: no node has a CPU as a Ray resource")
+        errors: list[Exception] = []
+        while waiting := len(self.known) - len(self.members) - len(errors):
+            late = time.monotonic() - begin > START_SECONDS
+            if late and self.members:
+                break
+            if late and not told:
+                self.progress.note(f"{waiting} workers are not there yet; another program may hold their node's CPUs")
+                told = True
+            try:
+                _, arrived = self.arrivals.get(timeout=1.0)
+            except Empty:
+                continue
+            if isinstance(arrived, Member):
+                self._admit(arrived)
+            else:
+                errors.append(arrived)
+        if errors:
+            raise BnpbenchError("\n".join(sorted({str(error) for error in errors}))) from errors[0]
+        self.members.sort(key=lambda member: member.place.name)
+        self.threads = max(min(_cores(member) for member in self.members), 1)
+        self._tell_of_shared_cores()
+
+    def _scan(self) -> None:
+        """Begin to open the places that are new."""
+        self.scanned = time.monotonic()
+        for place in _places(self.ray.nodes(), self.device, self.suite, self.options.jobs):
+            if place not in self.known and self.tries[place] < TRIES:
+                self.known.add(place)
+                self.tries[place] += 1
+                threading.Thread(target=self._open, args=(place,), daemon=True).start()
+
+    def _open(self, place: Place) -> None:
+        """Start a worker and report it, or why there is none; in a thread of its own, for a node may be busy."""
+        try:
+            self.arrivals.put((place, self._opened(place)))
+        except (BnpbenchError, self.ray.errors) as error:
+            self.arrivals.put((place, error))
+
+    def _opened(self, place: Place) -> Member:
+        found = self.ray.call(place.node, versions_asker(), ALIKE).result()
+        for package, ours in self.versions.items():
+            if (theirs := found[package]) != ours:
+                has = f"has {package} {theirs}" if theirs else f"has no {package}"
+                raise BnpbenchError(f"{place.node.name} {has}, this run has {package} {ours}; install the same on both")
+        cpus, gpus = place.node.cpus / place.count, int(place.gpu)
+        actor = self.ray.place(place.node, cpus if cpus < 1 else int(cpus), gpus, Host, self.modules, self.plugins)
+        description: Description = self.ray.ask(actor, "describe").result()
+        environment = description.environment
+        if place.gpu and (description.gpu is None or description.gpu >= environment["hardware"]["gpus"]):
+            raise DeviceError(f"{place.name}: Ray counts a GPU there, torch sees no such CUDA device")
+        cores = share(environment, place.number, place.count)
+        member = Member(place, actor, description, Worker(place.name, environment, description.gpu, cores))
+        if self.check is not None:  # only late ones: the first are asked all together
+            self._check_late(member, self.check)
+        return member
+
+    def _check_late(self, member: Member, check: Preflight) -> None:
+        """Raises BnpbenchError where a late worker is not fit for the cells."""
+        answer = self._answer(member, self._ask(member, check))
+        cores = _cores(member)
+        if not isinstance(answer, Exception) and cores < self.threads:
+            answer = BnpbenchError(f"{member.place.name}: {cores} cores, the cells were given {self.threads} threads")
+        if isinstance(answer, Exception):
+            self.ray.kill(member.actor)
+            raise answer
+
+    def _admit(self, member: Member) -> None:
+        self.members.append(member)
+        self.by_worker[member.worker] = member
+
+    def _admit_late(self) -> None:
+        while not self.arrivals.empty():
+            place, arrived = self.arrivals.get()
+            if isinstance(arrived, Member):
+                self._admit(arrived)
+                self._tell_of_shared_cores()
+            elif isinstance(arrived, BnpbenchError):  # stays known: it will not become fit
+                self.progress.note(f"left out: {arrived}")
+            else:
+                self.known.discard(place)  # gone again
+
+    def _tell_of_shared_cores(self) -> None:
+        if idle := len(self.members) - len(self.workers()):
+            self.progress.note(f"{idle} workers wait: they share cores with others, and the suite compares times")
+
+    def _ask(self, member: Member, request: Preflight) -> Future[Any]:
+        return self.ray.ask(member.actor, "ask", pickle.dumps(request))
+
+    def _answer(self, member: Member, future: Future[Any]) -> Any:
+        """What was asked for, or the error, with the node's name."""
+        try:
+            answer = future.result()
+        except self.ray.errors as error:
+            return BnpbenchError(f"{member.place.node.name} was lost before anything ran: {error}")
+        if isinstance(answer, Done):
+            return answer.answer
+        if isinstance(answer.error, DataError):
+            return DataError(f"{member.place.node.name}: {answer.error}")
+        return answer.error
+
+
+class Remote:
+    """A request on a worker of the cluster.
+
+    Args:
+        cluster: of the worker.
+        member: the worker.
+        request: to be run.
+        log: file that gets what the process printed, when it has ended.
+
+    Attributes:
+        news: the report that is waited for; None after the last.
+        lost: whether the worker is gone.
+    """
+
+    def __init__(self, cluster: Cluster, member: Member, request: RunBlock, log: Path) -> None:
+        self.cluster, self.member, self.log = cluster, member, log
+        self.checkpoints = request.checkpoints
+        self.inbox: list[Any] = []
+        self.lost, self.end = False, ""
+        there = replace(request, checkpoints=request.checkpoints and member.description.folder / "checkpoints")
+        kept = {} if request.fresh else self._kept([cell.key for cell in request.cells])
+        self.news: Future[Report] | None = self._call("run", pickle.dumps(there), kept)
+
+    def alive(self) -> bool:
+        while self.news is not None and self.news.done():
+            try:
+                report = self.news.result()
+            except self.cluster.ray.errors:
+                self._lose()
+                return False
+            self._take(report)
+            self.news = self._call("listen") if report.death is None else None
+        return self.news is not None
+
+    def messages(self) -> Iterator[Any]:
+        arrived, self.inbox = self.inbox, []
+        yield from arrived
+
+    def join(self) -> None:
+        """Nothing is left to wait for: the last report comes when the process has ended."""
+
+    def kill(self) -> None:
+        if self.news is None:
+            return
+        try:
+            self._take(self._call("kill").result(KILL_SECONDS))
+        except (self.cluster.ray.errors, FutureTimeoutError):
+            self._lose()
+        self.news = None
+
+    def death(self) -> str:
+        return self.end
+
+    def _call(self, method: str, *arguments: Any) -> Future[Any]:
+        return self.cluster.ray.ask(self.member.actor, method, *arguments)
+
+    def _lose(self) -> None:
+        self.lost, self.news = True, None
+        self.cluster.lose(self.member)
+
+    def _take(self, report: Report) -> None:
+        self.inbox += report.messages
+        self.end = report.death or ""
+        for key, content in report.checkpoints.items():
+            self._keep(key, content)
+        if report.log:
+            with self.log.open("ab") as file:
+                file.write(report.log)
+
+    def _kept(self, keys: Sequence[str]) -> dict[str, bytes]:
+        """The checkpoints that are here, by the cell's key."""
+        paths = [] if self.checkpoints is None else [self.checkpoints / f"{key}.pt" for key in keys]
+        return {path.stem: path.read_bytes() for path in paths if path.is_file()}
+
+    def _keep(self, key: str, content: bytes) -> None:
+        if self.checkpoints is not None:
+            self.checkpoints.mkdir(exist_ok=True)
+            temporary = self.checkpoints / f"{key}.{os.getpid()}.tmp"
+            temporary.write_bytes(content)
+            temporary.replace(self.checkpoints / f"{key}.pt")
+
+
+def _device(asked: str, suite: Suite, nodes: Sequence[Node]) -> Literal["cpu", "cuda"]:
+    """What ``--device`` means on these nodes. Raises DeviceError."""
+    if asked not in ("auto", "cpu", "cuda"):
+        raise DeviceError(f"--device {asked}: on a cluster give auto, cpu or cuda; Ray chooses which GPU")
+    there = any(node.gpus for node in nodes)
+    for where, wanted in ((f"--device {asked}", asked == "cuda"), ('device = "cuda"', "cuda" in suite.devices())):
+        if wanted and not there:
+            raise DeviceError(f"{where}: no node of the cluster has a GPU as a Ray resource (ray start --num-gpus)")
+    return "cuda" if asked == "cuda" or (asked == "auto" and there) else "cpu"
+
+
+def _places(nodes: Iterable[Node], device: str, suite: Suite, jobs: int) -> list[Place]:
+    """A place for each GPU where GPUs are wanted; on other nodes so many as there are jobs, if the CPU is wanted."""
+    wanted = {device if name == "auto" else name for name in suite.devices()}
+    found = []
+    for node in nodes:
+        gpu = bool(node.gpus) and "cuda" in wanted
+        count = node.gpus if gpu else min(jobs, max(int(node.cpus), 1))
+        if node.cpus and (gpu or "cpu" in wanted):
+            found += [Place(node, number, count, gpu) for number in range(count)]
+    return found
+
+
+def _cores(member: Member) -> int:
+    """How many a worker has to itself."""
+    cores = member.worker.cores
+    return int(member.worker.environment["hardware"]["cores"]) if cores is None else len(cores)
+
+
+def _absolute(folder: Path | None) -> Path | None:
+    """A worker has another current folder."""
+    return folder and folder.absolute()

@@ -1,0 +1,152 @@
+"""Where blocks run: the interface that a sweep sees, and this machine behind it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing import connection
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from bnpbench.execution.children import Child, ask, start_forkserver
+from bnpbench.execution.messages import Preflight, Probe, RunBlock
+from bnpbench.execution.options import Options
+from bnpbench.execution.precheck import device_index, resolve_device
+from bnpbench.measure.costs import Costs
+from bnpbench.suite import Block, PluginFile
+
+
+@dataclass(frozen=True, eq=False)
+class Worker:
+    """What runs one block at a time.
+
+    Attributes:
+        name: for the ``worker`` column; None on the machine of the run itself.
+        environment: of its machine, see ``measure.environment.describe``.
+        gpu: number of its CUDA device; None: it takes cells of the CPU only.
+        cores: those that its processes are bound to; None: the whole machine, unbound.
+    """
+
+    name: str | None
+    environment: dict[str, Any]
+    gpu: int | None
+    cores: tuple[int, ...] | None = None
+
+    def takes(self, block: Block) -> bool:
+        return self.gpu is not None or all(cell.settings.device == "cpu" for cell in block.cells)
+
+
+class Run(Protocol):
+    """A process that measures the cells of a request, wherever it is."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether the worker is gone, and the process with it."""
+
+    def alive(self) -> bool:
+        """Whether the process goes on; ask before ``messages``: what a dead process sent is all there."""
+
+    def messages(self) -> Iterator[Any]:
+        """What has arrived and not been read yet; does not wait."""
+
+    def join(self) -> None:
+        """Wait for the end of a process that has sent its last message."""
+
+    def kill(self) -> None:
+        """End the process now."""
+
+    def death(self) -> str:
+        """How the process ended, for a person."""
+
+
+class Executor(Protocol):
+    """Gives a sweep its workers, and runs requests on them.
+
+    Attributes:
+        device: what ``auto`` stands for.
+        threads: what ``auto`` stands for, for a worker has as many cores of its own.
+        environments: of the workers that are there at the start.
+    """
+
+    device: Literal["cpu", "cuda"]
+    threads: int
+
+    @property
+    def environments(self) -> Sequence[dict[str, Any]]: ...
+
+    def workers(self) -> Sequence[Worker]:
+        """Those that are there now, also the busy ones."""
+
+    def preflight(self, request: Preflight) -> dict[str, Costs]:
+        """Check the cells wherever they may run; see ``Preflight``. Raises BnpbenchError."""
+
+    def start(self, worker: Worker, request: RunBlock, log: Path) -> Run:
+        """Begin a request on a worker that is free.
+
+        Args:
+            worker: of ``workers``.
+            request: its device and cores are the worker's.
+            log: file that gets what the process prints.
+        """
+
+    def wait(self, runs: Sequence[Any], timeout: float) -> None:
+        """Wait for a message or an end of one of the runs, but no longer than ``timeout`` seconds."""
+
+    def close(self) -> None:
+        """End what was started; nothing is left behind."""
+
+
+class Local:
+    """This machine: ``options.jobs`` workers, one forkserver for all.
+
+    Args:
+        options: of the run.
+        plugins: of the suite.
+        kinds: of the suite's data sets.
+    """
+
+    def __init__(self, options: Options, plugins: tuple[PluginFile, ...], kinds: Iterable[str]) -> None:
+        self.plugins = plugins
+        start_forkserver(modules_for(kinds))
+        gpu = device_index(options.device) or 0
+        environment = ask(Probe(gpu))
+        self.environments = [environment]
+        self.device = resolve_device(options.device, environment["hardware"]["gpus"])
+        self.threads = max(environment["hardware"]["cores"] // options.jobs, 1)
+        shares = [share(environment, place, options.jobs) for place in range(options.jobs)]
+        self._workers = [Worker(None, environment, gpu, cores) for cores in shares]
+
+    def workers(self) -> Sequence[Worker]:
+        return self._workers
+
+    def preflight(self, request: Preflight) -> dict[str, Costs]:
+        costs: dict[str, Costs] = ask(request, self.plugins)
+        return costs
+
+    def start(self, worker: Worker, request: RunBlock, log: Path) -> Child:
+        return Child(request, self.plugins, log)
+
+    def wait(self, runs: Sequence[Child], timeout: float) -> None:
+        if not runs:
+            time.sleep(timeout)
+        else:
+            connection.wait([*(run.channel for run in runs), *(run.process.sentinel for run in runs)], timeout)
+
+    def close(self) -> None:
+        """The forkserver stays, for the suite that may come next; it ends with this process."""
+
+
+def share(environment: dict[str, Any], place: int, places: int) -> tuple[int, ...] | None:
+    """The cores of one of several workers of a machine; an only one has the whole machine, unbound."""
+    if places == 1:
+        return None
+    count = environment["hardware"]["cores"]
+    cores = (environment["details"].get("affinity") or list(range(count)))[:count]
+    each = max(len(cores) // places, 1)
+    return tuple(cores[(place * each + i) % len(cores)] for i in range(each))
+
+
+def modules_for(kinds: Iterable[str]) -> list[str]:
+    """What a forkserver had better import before its first child reads these data sets."""
+    return ["sklearn.datasets"] if "digits" in kinds else []
