@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -57,6 +58,9 @@ class Ray:
 
     def __init__(self, address: str) -> None:
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+        if address == "local" and "RAY_AUTH_MODE" not in os.environ:
+            # Others on this machine and network could run code in it; Ray's own token would stay in the home folder.
+            os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
         self.ray = _import_ray()
         self.errors: type[Exception] = self.ray.exceptions.RayError
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
@@ -68,7 +72,7 @@ class Ray:
         self.stdout = sys.stdout
         try:
             self.ray.init(address=address, **options)
-        except (OSError, RuntimeError, ValueError) as error:  # none there, or of another version of Ray or Python
+        except (OSError, RuntimeError, ValueError, self.errors) as error:  # none there, other versions, no token
             raise BnpbenchError(f"--cluster {address}: {' '.join(str(error).split())}") from error
         finally:
             if threading.current_thread() is threading.main_thread():  # Ray takes SIGTERM for itself

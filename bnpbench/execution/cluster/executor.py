@@ -157,6 +157,7 @@ class Cluster:
             self.ray.kill(member.actor)  # it may live behind a broken connection
             self.members.remove(member)
             self.known.discard(member.place)
+            self.tries[member.place] = 0  # it could have one
 
     def close(self) -> None:
         """Every worker ends its processes, then itself."""
