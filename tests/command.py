@@ -23,7 +23,9 @@ seed = [1, 2]
 """
 
 
-def bnpbench(*arguments: str | Path, cwd: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def bnpbench(
+    *arguments: str | Path, cwd: Path, env: dict[str, str] | None = None, timeout: float = 120
+) -> subprocess.CompletedProcess[str]:
     """Run a command line to its end."""
     return subprocess.run(
         [sys.executable, "-m", "bnpbench", *map(str, arguments)],
@@ -31,7 +33,7 @@ def bnpbench(*arguments: str | Path, cwd: Path, env: dict[str, str] | None = Non
         env=environment(env),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=timeout,
         check=False,
     )
 

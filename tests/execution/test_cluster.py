@@ -80,14 +80,17 @@ def test_a_node_dies_and_one_comes_late(cluster: RayNodes, local: Path, tmp_path
 
 
 @needs_ray
-def test_ctrl_c_keeps_what_is_finished_and_leaves_no_process(cluster: RayNodes, local: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stop_keeps_what_is_finished_and_leaves_no_process(
+    cluster: RayNodes, local: Path, number: signal.Signals, code: int, tmp_path: Path
+) -> None:
     process = start("run", suite(tmp_path, MANY), "--cluster", cluster.address, cwd=tmp_path)
     wait_until_finished(3, tmp_path, process)
     measuring = cluster.measuring()
     assert len(measuring) >= 3
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, errors = process.communicate(timeout=30)
-    assert process.returncode == 130, errors
+    assert process.returncode == code, errors
     assert "is kept" in errors
     assert "Traceback" not in errors
     _, alive = psutil.wait_procs(measuring, timeout=10)
@@ -98,6 +101,17 @@ def test_ctrl_c_keeps_what_is_finished_and_leaves_no_process(cluster: RayNodes, 
     assert set(ours.cells.status) == {"ok", "interrupted"}
     kept = theirs.cells[theirs.cells.key.isin(done.key)]
     assert timeless(done, "worker").equals(timeless(kept, "worker"))
+
+
+@needs_ray
+def test_nodes_that_share_cores_take_no_times_side_by_side(cluster: RayNodes, tmp_path: Path) -> None:
+    path = suite(tmp_path, SUITE + '[measure]\ninterleave = ["method"]\n')
+    done = bnpbench("run", path, "--cluster", cluster.address, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    cells = read_results(tmp_path / "results").cells
+    assert len(cells) == 4
+    assert cells.worker.nunique() == 1
+    assert f"{len(cluster.nodes) - 1} workers wait: they share cores" in done.stderr
 
 
 @needs_ray

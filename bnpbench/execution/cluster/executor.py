@@ -102,7 +102,7 @@ class Cluster:
         self.scanned = 0.0
         self.ray = Ray(options.cluster)
         try:
-            self.device = _device(options.device, suite, self.ray.nodes())
+            self.device = device_of(options.device, suite, self.ray.nodes())
             self._gather()
         except BaseException:
             self.close()
@@ -198,7 +198,7 @@ class Cluster:
     def _scan(self) -> None:
         """Begin to open the places that are new."""
         self.scanned = time.monotonic()
-        for place in _places(self.ray.nodes(), self.device, self.suite, self.options.jobs):
+        for place in places_on(self.ray.nodes(), self.device, self.suite, self.options.jobs):
             if place not in self.known and self.tries[place] < TRIES:
                 self.known.add(place)
                 self.tries[place] += 1
@@ -356,7 +356,7 @@ class Remote:
             temporary.replace(self.checkpoints / f"{key}.pt")
 
 
-def _device(asked: str, suite: Suite, nodes: Sequence[Node]) -> Literal["cpu", "cuda"]:
+def device_of(asked: str, suite: Suite, nodes: Sequence[Node]) -> Literal["cpu", "cuda"]:
     """What ``--device`` means on these nodes. Raises DeviceError."""
     if asked not in ("auto", "cpu", "cuda"):
         raise DeviceError(f"--device {asked}: on a cluster give auto, cpu or cuda; Ray chooses which GPU")
@@ -367,7 +367,7 @@ def _device(asked: str, suite: Suite, nodes: Sequence[Node]) -> Literal["cpu", "
     return "cuda" if asked == "cuda" or (asked == "auto" and there) else "cpu"
 
 
-def _places(nodes: Iterable[Node], device: str, suite: Suite, jobs: int) -> list[Place]:
+def places_on(nodes: Iterable[Node], device: str, suite: Suite, jobs: int) -> list[Place]:
     """A place for each GPU where GPUs are wanted; on other nodes so many as there are jobs, if the CPU is wanted."""
     wanted = {device if name == "auto" else name for name in suite.devices()}
     found = []

@@ -146,7 +146,7 @@ class Host:
 
     def _install(self, file: PluginFile, content: bytes) -> PluginFile:
         path = self.folder / file.sha256 / file.path.name
-        path.parent.mkdir()
+        path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)
         return PluginFile(path, file.sha256)
 
