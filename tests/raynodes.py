@@ -74,9 +74,17 @@ class RayNodes:
 
     def measuring(self) -> list[psutil.Process]:
         """The workers of all nodes, and what they started."""
-        raylets = [p for node in self.nodes for p in psutil.Process(node.pid).children() if p.name() == "raylet"]
+        return [process for node in self.nodes for process in self.of(node)]
+
+    def of(self, node: subprocess.Popen[bytes]) -> list[psutil.Process]:
+        """The workers of a node, and what they started."""
+        raylets = [p for p in psutil.Process(node.pid).children() if p.name() == "raylet"]
         hosts = [p for raylet in raylets for p in raylet.children() if "Host" in "".join(p.cmdline())]
         return [*hosts, *(child for host in hosts for child in host.children(recursive=True))]
+
+    def is_busy(self, node: subprocess.Popen[bytes]) -> bool:
+        """Whether a block is being measured there: the forkserver has a child, which looks like it."""
+        return sum("forkserver" in "".join(process.cmdline()) for process in self.of(node)) > 1
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
         family = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []

@@ -10,11 +10,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
 import psutil
 import pytest
 
 from bnpbench import read_results
 from tests.command import SUITE, bnpbench, start, suite
+from tests.execution.test_interruption import LONG
 from tests.execution.test_plugins import PLUGIN
 from tests.raynodes import RAY, RayNodes
 from tests.timeless import timeless
@@ -59,7 +61,7 @@ def test_a_node_dies_and_one_comes_late(cluster: RayNodes, local: Path, tmp_path
     process = start("run", suite(tmp_path, MANY), "--cluster", cluster.address, cwd=tmp_path)
     wait_until_finished(4, tmp_path, process)
     doomed = cluster.nodes[0]
-    orphans = [p for p in psutil.Process(doomed.pid).children(recursive=True) if p in cluster.measuring()]
+    orphans = cluster.of(doomed)
     assert len(orphans) >= 3  # the worker, its forkserver and the process that measures
     cluster.lose(doomed)
     cluster.add()
@@ -77,6 +79,29 @@ def test_a_node_dies_and_one_comes_late(cluster: RayNodes, local: Path, tmp_path
     assert "raylet" not in output + errors
     _, alive = psutil.wait_procs(orphans, timeout=20)
     assert not alive
+
+
+@needs_ray
+def test_a_long_cell_goes_on_on_another_node_from_what_came_back(cluster: RayNodes, tmp_path: Path) -> None:
+    path = suite(tmp_path, LONG, "long.toml")
+    process = start("run", path, "--cluster", cluster.address, cwd=tmp_path)
+    deadline = time.monotonic() + WAIT
+    while not list(tmp_path.glob("results/long/*/checkpoints/*.pt")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    before = pd.read_parquet(next(tmp_path.glob("results/long/*/epochs/*.partial.parquet")))
+    busy = next(node for node in cluster.nodes if cluster.is_busy(node))
+    cluster.lose(busy)
+    cluster.add()
+    _, errors = process.communicate(timeout=WAIT)
+    assert process.returncode == 0, errors
+    assert "was lost" in errors
+    assert bnpbench("run", path, "--out", "whole", cwd=tmp_path).returncode == 0
+    ours, theirs = read_results(tmp_path / "results"), read_results(tmp_path / "whole")
+    assert timeless(ours.epochs).equals(timeless(theirs.epochs))
+    assert ours.epochs.train_seconds.iloc[0] == before.train_seconds.iloc[0]  # not measured again
+    assert not list(tmp_path.rglob("*.pt"))
 
 
 @needs_ray

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import pickle
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from concurrent.futures import wait as wait_for
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Literal
+from typing import Any
 
-from bnpbench.errors import BnpbenchError, DataError, DeviceError
-from bnpbench.execution.cluster.connection import Node, Ray, versions_asker
-from bnpbench.execution.cluster.host import Description, Host, Report
+from bnpbench.errors import BnpbenchError, DataError, DeviceError, WorkersLost
+from bnpbench.execution.cluster.connection import Ray, versions_asker
+from bnpbench.execution.cluster.host import Description, Host
+from bnpbench.execution.cluster.places import Member, Place, device_of, places_on
+from bnpbench.execution.cluster.remote import KILL_SECONDS, Remote
 from bnpbench.execution.executor import Worker, modules_for, share
 from bnpbench.execution.messages import Done, Preflight, RunBlock
 from bnpbench.execution.options import Options
@@ -29,45 +30,9 @@ from bnpbench.suite import Suite
 
 ALIKE = ("bnpbench", "torch")  # packages of which workers must have the run's own version
 SCAN_SECONDS = 2.0  # between looks for nodes that were added
+HEAD_SECONDS = 30.0  # that the cluster's head may be silent; after twice that Ray would end this process
 START_SECONDS = 60.0  # that a node may take before the others begin without it
-KILL_SECONDS = 10.0  # that a node may take to end a process
 TRIES = 3  # of a node to have a worker
-
-
-@dataclass(frozen=True)
-class Place:
-    """Room for one worker on a node.
-
-    Attributes:
-        node: of the cluster.
-        number, count: which of how many on that node.
-        gpu: whether it has one of the node's GPUs.
-    """
-
-    node: Node
-    number: int
-    count: int
-    gpu: bool
-
-    @property
-    def name(self) -> str:
-        return self.node.name if self.count == 1 else f"{self.node.name}/{self.number + 1}"
-
-
-@dataclass(frozen=True, eq=False)
-class Member:
-    """A worker of the cluster, its place and its actor."""
-
-    place: Place
-    actor: Any
-    description: Description
-    worker: Worker
-
-    def shares_cores(self, other: Member) -> bool:
-        """Whether both are on one machine, as different nodes that know nothing of each other."""
-        mine, theirs = (set(m.description.environment["details"]["affinity"] or ()) for m in (self, other))
-        same = self.description.boot == other.description.boot and self.place.node != other.place.node
-        return same and bool(mine & theirs)
 
 
 class Cluster:
@@ -99,10 +64,13 @@ class Cluster:
         self.arrivals: SimpleQueue[tuple[Place, Member | Exception]] = SimpleQueue()
         self.check: Preflight | None = None  # what a late node must pass
         self.threads = 1
-        self.scanned = 0.0
         self.ray = Ray(options.cluster)
+        self.nodes, self.heard = self.ray.nodes(), time.monotonic()
+        self.closing = threading.Event()
+        self.watching = threading.Thread(target=self._watch, daemon=True)
+        self.watching.start()
         try:
-            self.device = device_of(options.device, suite, self.ray.nodes())
+            self.device = device_of(options.device, suite, self.nodes)
             self._gather()
         except BaseException:
             self.close()
@@ -139,7 +107,7 @@ class Cluster:
 
     def start(self, worker: Worker, request: RunBlock, log: Path) -> Remote:
         member = self.by_worker[worker]
-        return Remote(self, member, replace(request, data_dir=_absolute(request.data_dir)), log)
+        return Remote(self.ray, member, self.lose, replace(request, data_dir=_absolute(request.data_dir)), log)
 
     def wait(self, runs: Sequence[Remote], timeout: float) -> None:
         futures = [run.news for run in runs if run.news is not None]
@@ -147,8 +115,9 @@ class Cluster:
             wait_for(futures, min(timeout, SCAN_SECONDS), FIRST_COMPLETED)
         else:
             time.sleep(min(timeout, SCAN_SECONDS))
-        if time.monotonic() - self.scanned > SCAN_SECONDS:
-            self._scan()
+        if time.monotonic() - self.heard > HEAD_SECONDS:
+            raise WorkersLost("the cluster's head does not answer; what was finished is kept")
+        self._scan()
         self._admit_late()
 
     def lose(self, member: Member) -> None:
@@ -161,11 +130,23 @@ class Cluster:
 
     def close(self) -> None:
         """Every worker ends its processes, then itself."""
-        closing = [self.ray.ask(member.actor, "close") for member in self.members]
-        wait_for(closing, KILL_SECONDS)
+        self.closing.set()
+        wait_for([self.ray.ask(member.actor, "close") for member in self.members], KILL_SECONDS)
+        leaving = threading.Thread(target=self._leave, daemon=True)  # without its head it would take forever
+        leaving.start()
+        leaving.join(KILL_SECONDS)
+
+    def _leave(self) -> None:
+        self.watching.join()
         for member in self.members:
             self.ray.kill(member.actor)
         self.ray.close()
+
+    def _watch(self) -> None:
+        """Keep the list of nodes fresh, in a thread of its own: a head that is gone keeps who asks it waiting."""
+        while not self.closing.wait(SCAN_SECONDS):
+            with contextlib.suppress(RuntimeError, OSError, self.ray.errors):
+                self.nodes, self.heard = self.ray.nodes(), time.monotonic()
 
     def _gather(self) -> None:
         """Get the workers of the nodes that are there, or at least one where others keep us waiting."""
@@ -173,7 +154,7 @@ class Cluster:
         self._scan()
         if not self.known:
             raise BnpbenchError(f"--cluster {self.options.cluster}: no node has a CPU as a Ray resource")
-        errors: list[Exception] = []
+        errors: list[BnpbenchError] = []
         while waiting := len(self.known) - len(self.members) - len(errors):
             late = time.monotonic() - begin > START_SECONDS
             if late and self.members:
@@ -182,23 +163,25 @@ class Cluster:
                 self.progress.note(f"{waiting} workers are not there yet; another program may hold their node's CPUs")
                 told = True
             try:
-                _, arrived = self.arrivals.get(timeout=1.0)
+                place, arrived = self.arrivals.get(timeout=1.0)
             except Empty:
                 continue
             if isinstance(arrived, Member):
                 self._admit(arrived)
-            else:
+            elif isinstance(arrived, BnpbenchError):
                 errors.append(arrived)
+            else:
+                reason = str(arrived).strip().splitlines()[-1]
+                errors.append(BnpbenchError(f"{place.name}: no worker starts there: {reason}"))
         if errors:
             raise BnpbenchError("\n".join(sorted({str(error) for error in errors}))) from errors[0]
         self.members.sort(key=lambda member: member.place.name)
-        self.threads = max(min(_cores(member) for member in self.members), 1)
+        self.threads = max(min(member.cores for member in self.members), 1)
         self._tell_of_shared_cores()
 
     def _scan(self) -> None:
         """Begin to open the places that are new."""
-        self.scanned = time.monotonic()
-        for place in places_on(self.ray.nodes(), self.device, self.suite, self.options.jobs):
+        for place in places_on(self.nodes, self.device, self.suite, self.options.jobs):
             if place not in self.known and self.tries[place] < TRIES:
                 self.known.add(place)
                 self.tries[place] += 1
@@ -232,7 +215,7 @@ class Cluster:
     def _check_late(self, member: Member, check: Preflight) -> None:
         """Raises BnpbenchError where a late worker is not fit for the cells."""
         answer = self._answer(member, self._ask(member, check))
-        cores = _cores(member)
+        cores = member.cores
         if not isinstance(answer, Exception) and cores < self.threads:
             answer = BnpbenchError(f"{member.place.name}: {cores} cores, the cells were given {self.threads} threads")
         if isinstance(answer, Exception):
@@ -272,117 +255,6 @@ class Cluster:
         if isinstance(answer.error, DataError):
             return DataError(f"{member.place.node.name}: {answer.error}")
         return answer.error
-
-
-class Remote:
-    """A request on a worker of the cluster.
-
-    Args:
-        cluster: of the worker.
-        member: the worker.
-        request: to be run.
-        log: file that gets what the process printed, when it has ended.
-
-    Attributes:
-        news: the report that is waited for; None after the last.
-        lost: whether the worker is gone.
-    """
-
-    def __init__(self, cluster: Cluster, member: Member, request: RunBlock, log: Path) -> None:
-        self.cluster, self.member, self.log = cluster, member, log
-        self.checkpoints = request.checkpoints
-        self.inbox: list[Any] = []
-        self.lost, self.end = False, ""
-        there = replace(request, checkpoints=request.checkpoints and member.description.folder / "checkpoints")
-        kept = {} if request.fresh else self._kept([cell.key for cell in request.cells])
-        self.news: Future[Report] | None = self._call("run", pickle.dumps(there), kept)
-
-    def alive(self) -> bool:
-        while self.news is not None and self.news.done():
-            try:
-                report = self.news.result()
-            except self.cluster.ray.errors:
-                self._lose()
-                return False
-            self._take(report)
-            self.news = self._call("listen") if report.death is None else None
-        return self.news is not None
-
-    def messages(self) -> Iterator[Any]:
-        arrived, self.inbox = self.inbox, []
-        yield from arrived
-
-    def join(self) -> None:
-        """Nothing is left to wait for: the last report comes when the process has ended."""
-
-    def kill(self) -> None:
-        if self.news is None:
-            return
-        try:
-            self._take(self._call("kill").result(KILL_SECONDS))
-        except (self.cluster.ray.errors, FutureTimeoutError):
-            self._lose()
-        self.news = None
-
-    def death(self) -> str:
-        return self.end
-
-    def _call(self, method: str, *arguments: Any) -> Future[Any]:
-        return self.cluster.ray.ask(self.member.actor, method, *arguments)
-
-    def _lose(self) -> None:
-        self.lost, self.news = True, None
-        self.cluster.lose(self.member)
-
-    def _take(self, report: Report) -> None:
-        self.inbox += report.messages
-        self.end = report.death or ""
-        for key, content in report.checkpoints.items():
-            self._keep(key, content)
-        if report.log:
-            with self.log.open("ab") as file:
-                file.write(report.log)
-
-    def _kept(self, keys: Sequence[str]) -> dict[str, bytes]:
-        """The checkpoints that are here, by the cell's key."""
-        paths = [] if self.checkpoints is None else [self.checkpoints / f"{key}.pt" for key in keys]
-        return {path.stem: path.read_bytes() for path in paths if path.is_file()}
-
-    def _keep(self, key: str, content: bytes) -> None:
-        if self.checkpoints is not None:
-            self.checkpoints.mkdir(exist_ok=True)
-            temporary = self.checkpoints / f"{key}.{os.getpid()}.tmp"
-            temporary.write_bytes(content)
-            temporary.replace(self.checkpoints / f"{key}.pt")
-
-
-def device_of(asked: str, suite: Suite, nodes: Sequence[Node]) -> Literal["cpu", "cuda"]:
-    """What ``--device`` means on these nodes. Raises DeviceError."""
-    if asked not in ("auto", "cpu", "cuda"):
-        raise DeviceError(f"--device {asked}: on a cluster give auto, cpu or cuda; Ray chooses which GPU")
-    there = any(node.gpus for node in nodes)
-    for where, wanted in ((f"--device {asked}", asked == "cuda"), ('device = "cuda"', "cuda" in suite.devices())):
-        if wanted and not there:
-            raise DeviceError(f"{where}: no node of the cluster has a GPU as a Ray resource (ray start --num-gpus)")
-    return "cuda" if asked == "cuda" or (asked == "auto" and there) else "cpu"
-
-
-def places_on(nodes: Iterable[Node], device: str, suite: Suite, jobs: int) -> list[Place]:
-    """A place for each GPU where GPUs are wanted; on other nodes so many as there are jobs, if the CPU is wanted."""
-    wanted = {device if name == "auto" else name for name in suite.devices()}
-    found = []
-    for node in nodes:
-        gpu = bool(node.gpus) and "cuda" in wanted
-        count = node.gpus if gpu else min(jobs, max(int(node.cpus), 1))
-        if node.cpus and (gpu or "cpu" in wanted):
-            found += [Place(node, number, count, gpu) for number in range(count)]
-    return found
-
-
-def _cores(member: Member) -> int:
-    """How many a worker has to itself."""
-    cores = member.worker.cores
-    return int(member.worker.environment["hardware"]["cores"]) if cores is None else len(cores)
 
 
 def _absolute(folder: Path | None) -> Path | None:
