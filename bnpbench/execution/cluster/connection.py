@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import os
@@ -10,16 +11,18 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TextIO
 
 from bnpbench.errors import BnpbenchError
+from bnpbench.execution.interruption import SIGNALS
 
 EXTRA = "bnpbench[cluster]"
 REACH_SECONDS = 5.0  # Ray itself would try for two minutes
+START_TRIES = 2  # of a cluster here: on a busy machine Ray's processes wait for each other in vain now and then
 OBJECT_STORE = 256 * 2**20  # bytes, of a cluster that is started here: only checkpoints and logs are large
 
 
@@ -68,17 +71,22 @@ class Ray:
             options |= {"include_dashboard": False, "object_store_memory": OBJECT_STORE}
         else:
             _check_reachable(address)
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         self.stdout = sys.stdout
-        try:
-            self.ray.init(address=address, **options)
-        except (OSError, RuntimeError, ValueError, self.errors) as error:  # none there, other versions, no token
-            raise BnpbenchError(f"--cluster {address}: {' '.join(str(error).split())}") from error
-        finally:
-            if threading.current_thread() is threading.main_thread():  # Ray takes SIGTERM for itself
-                for number, handler in handlers.items():
-                    signal.signal(number, handler)
+        with _own_handlers():
+            self._connect(address, options)
         sys.stdout = _WithoutRay(self.stdout)
+
+    def _connect(self, address: str, options: dict[str, Any]) -> None:
+        for left in reversed(range(START_TRIES if address == "local" else 1)):
+            try:
+                self.ray.init(address=address, **options)
+                return
+            except BaseException as error:
+                self.ray.shutdown()
+                if not isinstance(error, Exception):
+                    raise
+                if not left:  # no cluster, other versions, no token, a start that failed: they have no common base
+                    raise BnpbenchError(f"--cluster {address}: {' '.join(str(error).split())}") from error
 
     def nodes(self) -> list[Node]:
         """Those that are alive."""
@@ -111,6 +119,18 @@ class Ray:
 
     def _on(self, node: Node) -> Any:
         return self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node.id, soft=False)
+
+
+@contextlib.contextmanager
+def _own_handlers() -> Iterator[None]:
+    """Put the handlers of signals back: Ray takes SIGTERM for itself."""
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
 
 
 def _import_ray() -> ModuleType:
