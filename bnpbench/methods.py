@@ -132,7 +132,7 @@ def preconditioner(settings: Settings, model: nn.Module) -> BNP | None:
         standardize=options.standardize,
         count="forward",  # the training step takes every forward pass to a backward one
         layers=None if options.first_layer else (lambda name, module: name != first),
-        lean=partial(_costs_less_lean, settings) if options.form == "auto" else None,
+        lean=partial(_costs_less_lean, settings) if options.form == "auto" and settings.devices == 1 else None,
     )
 
 

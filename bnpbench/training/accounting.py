@@ -56,7 +56,8 @@ def costs(settings: Settings, input_shape: tuple[int, ...], classes: int) -> Cos
 
 def _shares(settings: Settings) -> Counter[int]:
     """How many devices have so many examples of a batch."""
-    return Counter(Group(META, rank, settings.devices).examples(settings.batch_size) for rank in range(settings.devices))
+    groups = (Group(META, rank, settings.devices) for rank in range(settings.devices))
+    return Counter(group.examples(settings.batch_size) for group in groups)
 
 
 def _form(bnp: BNP | None) -> str | None:

@@ -37,6 +37,7 @@ def every_setting() -> Settings:
                 "center": False,
                 "standardize": False,
                 "first_layer": False,
+                "form": "plain",
                 "groups": 4,
                 "group_eps": 1e-3,
                 "position": "pre",
@@ -127,12 +128,12 @@ GOLDEN = [
     ),
     (
         every_setting().model_dump(),
-        "c120550c36b6",
+        "597207a2b574",
         '{"augment":"crop-flip","batch_size":128,"dataset":{"classes":4,"kind":"synthetic","seed":5,'
         '"shape":[3,32,32],"test":100,"train":1000},"deterministic":true,"device":"cuda","engine":"eager",'
         '"epochs":160,"initialization":{"factor":0.1,"kind":"he-normal"},"memory_format":"channels_last",'
         '"method":{"center":false,"eps1":0.0,'
-        '"eps2":1e-05,"first_layer":false,"group_eps":0.001,"groups":4,"kind":"bnp+gn","position":"pre",'
+        '"eps2":1e-05,"first_layer":false,"form":"plain","group_eps":0.001,"groups":4,"kind":"bnp+gn","position":"pre",'
         '"rho":0.9,"scale":false,"standardize":false,"statistics":"batch"},"network":{"depth":20,'
         '"kind":"resnet","preactivation":true},"optimizer":{"kind":"sgd","lr":0.05,"momentum":0.9,'
         '"nesterov":true},"plugins":["0000000000000000000000000000000000000000000000000000000000000000"],'
