@@ -93,6 +93,9 @@ class Cluster:
         request = replace(request, data_dir=_absolute(request.data_dir))
         of_kind = {cell.settings.dataset.kind: cell for cell in request.cells}
         self.check = replace(request, cells=tuple(of_kind.values()))
+        self._admit_late()
+        if not self.members:
+            raise WorkersLost("no worker is left; what was finished is kept")
         nodes = {member.place.node: member for member in reversed(self.members)}
         first, *others = reversed(nodes.values())
         asked = [(first, self._ask(first, request)), *((member, self._ask(member, self.check)) for member in others)]
@@ -191,7 +194,7 @@ class Cluster:
         """Start a worker and report it, or why there is none; in a thread of its own, for a node may be busy."""
         try:
             self.arrivals.put((place, self._opened(place)))
-        except (BnpbenchError, self.ray.errors) as error:
+        except Exception as error:  # the run's own thread tells it
             self.arrivals.put((place, error))
 
     def _opened(self, place: Place) -> Member:
