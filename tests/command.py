@@ -24,7 +24,7 @@ seed = [1, 2]
 
 
 def bnpbench(
-    *arguments: str | Path, cwd: Path, env: dict[str, str] | None = None, timeout: float = 120
+    *arguments: str | Path, cwd: Path, env: dict[str, str] | None = None, timeout: float = 300
 ) -> subprocess.CompletedProcess[str]:
     """Run a command line to its end."""
     return subprocess.run(

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(900)  # a busy machine may start Ray's processe
 needs_ray = pytest.mark.skipif(not RAY.exists(), reason="Ray is not installed: pip install -e '.[cluster]'")
 
 MANY = SUITE.replace("seed = [1, 2]", f"seed = {list(range(1, 21))}").replace("epochs = 2", "epochs = 15")
-WAIT = 120
+WAIT = 300
 
 
 @pytest.fixture(scope="module")
