@@ -1,7 +1,7 @@
 """One cell over several devices: a process for each, watched by the child that was asked for the cell.
 
-torch's elastic launcher is not used: it waits up to half a minute for the ranks that a dead one leaves in a
-collective, starts a Python error again like a crash, and leaves the ranks behind when it is killed itself.
+torch's elastic launcher is not used: it may take half a minute to end the ranks that a dead one leaves waiting, starts
+a Python error again like a crash, and leaves the ranks behind when it is killed itself.
 """
 
 from __future__ import annotations
