@@ -61,7 +61,8 @@ def bounds(view: View, groups: Sequence[Group]) -> Section | None:
     """A table for each group whose rates are known; one line where none are; None where no cell has its costs."""
     if not any(_is_counted(cell) for cell in view.cells):
         return None
-    tables = [table for group in groups if (table := _table(view, group)).rows]
+    known = bool(_entries(view.environment))
+    tables = [table for group in groups if known and (table := _table(view, group)).rows]
     return Section(TITLE, tables=tuple(tables)) if tables else Section(TITLE, (_GET,))
 
 

@@ -40,7 +40,10 @@ class _Point:
 
 
 def growth(view: View, groups: Sequence[Group]) -> Section | None:
-    """Tables of a suite that sweeps widely enough; None for the others."""
+    """Tables of a suite that sweeps width or depth; None for the others."""
+    shapes = [shape for group in groups if (shape := _shape(group.cells[0])) is not None]
+    if all(len({shape[name] for shape in shapes}) < LEAST_VALUES for name in ("width", "depth")):
+        return None
     tables = [table for table in (_crossings(view, groups), _exponents(view, groups)) if table is not None]
     return Section("How costs grow", tables=tuple(tables)) if tables else None
 

@@ -140,14 +140,14 @@ def _target(view: View, cell: Cell, metric: str, target: float | None) -> float:
     accuracy = view.series(cell, "test_accuracy")
     if not accuracy or target is None:
         raise NoDataError("no test_accuracy")
-    epochs = sorted(epoch for epoch, share in accuracy.items() if share >= target)
+    first = next((epoch for epoch in sorted(accuracy) if accuracy[epoch] >= target), None)
     if metric == "reached":
-        return float(bool(epochs))
-    if not epochs:
+        return float(first is not None)
+    if first is None:
         return math.inf
     if metric == "epochs_to":
-        return float(epochs[0])
+        return float(first)
     seconds = view.series(cell, "train_seconds")
-    if missing := [epoch for epoch in range(1, epochs[0] + 1) if not math.isfinite(seconds.get(epoch, math.nan))]:
+    if missing := [epoch for epoch in range(1, first + 1) if not math.isfinite(seconds.get(epoch, math.nan))]:
         raise NoDataError(f"no train_seconds of epoch {missing[0]}")
-    return sum(seconds[epoch] for epoch in range(1, epochs[0] + 1))
+    return sum(seconds[epoch] for epoch in range(1, first + 1))

@@ -178,7 +178,8 @@ def cells_interval(cells: Sequence[Sequence[float]]) -> Estimate:
     shares = (np.arange(size) + 0.5) / size
     ordered = [np.sort(np.asarray(values, dtype=np.float64)) for values in cells]
     evenly = np.stack([values[(shares * len(values)).astype(np.int64)] for values in ordered])
-    medians = np.median(evenly[_chosen(len(cells))].reshape(_CELL_RESAMPLES, -1), axis=1)
+    choices, which = _distinct_choices(len(cells))
+    medians = np.median(evenly[choices].reshape(len(choices), -1), axis=1)[which]
     return _wider(within, medians, len(cells))
 
 
@@ -213,6 +214,13 @@ def change_interval(base: Sequence[Sequence[float]], new: Sequence[Sequence[floa
 def _chosen(k: int) -> npt.NDArray[np.int64]:
     """Which of k cells each resample of them takes."""
     return np.random.default_rng((_SEED, k)).integers(0, k, (_CELL_RESAMPLES, k))
+
+
+@cache
+def _distinct_choices(k: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The choices of ``_chosen`` in any order, each once (126 for k = 5), and which of them each resample is."""
+    choices, which = np.unique(np.sort(_chosen(k), axis=1), axis=0, return_inverse=True)
+    return choices, which.reshape(-1)
 
 
 def _wider(within: Estimate, resamples: Array, k: int) -> Estimate:

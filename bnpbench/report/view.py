@@ -33,12 +33,12 @@ class Cell:
     role: str
     row: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def status(self) -> str:
         """``ok``, what else became of it, or ``not measured``."""
         return str(self.row["status"]) if self.row else "not measured"
 
-    @property
+    @cached_property
     def ok(self) -> bool:
         """Whether it was measured to its end."""
         return self.status == "ok"
@@ -49,12 +49,12 @@ class Cell:
         method = self.settings.get("method")
         return str(method.get("kind")) if isinstance(method, dict) else str(method)
 
-    @property
+    @cached_property
     def batch_size(self) -> int:
         """Examples a step; 0 where unknown."""
         return _integer(self.settings.get("batch_size"), 0)
 
-    @property
+    @cached_property
     def seed(self) -> int:
         """The seed, 1 by default."""
         return _integer(self.settings.get("seed"), 1)
