@@ -41,7 +41,11 @@ def types(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """The tests; those that need real data skip unless BNPBENCH_DATA names their folder."""
-    session.run(sys.executable, "-m", "pytest", *(session.posargs or PARALLEL))
+    if session.posargs:
+        session.run(sys.executable, "-m", "pytest", *session.posargs)
+        return
+    session.run(sys.executable, "-m", "pytest", "-m", "not alone", *PARALLEL)
+    session.run(sys.executable, "-m", "pytest", "-m", "alone")
 
 
 @nox.session

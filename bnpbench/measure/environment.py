@@ -19,7 +19,8 @@ import torch
 
 from bnpbench.measure import rates
 
-MEASUREMENT = 2  # 2: convolutions on CUDA keep to float32 unless precision says tf32
+# 2: convolutions on CUDA keep to float32 unless precision says tf32; BNP in its lean form where that costs less
+MEASUREMENT = 2
 
 
 def describe(gpu: int = 0) -> dict[str, Any]:

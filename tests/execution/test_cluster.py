@@ -21,7 +21,10 @@ from tests.execution.test_plugins import PLUGIN
 from tests.raynodes import RAY, RayNodes
 from tests.timeless import timeless
 
-pytestmark = pytest.mark.timeout(900)  # a busy machine may start Ray's processes again and again
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.timeout(900),  # a busy machine may start Ray's processes again and again
+]
 needs_ray = pytest.mark.skipif(not RAY.exists(), reason="Ray is not installed: pip install -e '.[cluster]'")
 
 MANY = SUITE.replace("seed = [1, 2]", f"seed = {list(range(1, 21))}").replace("epochs = 2", "epochs = 15")
