@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -37,6 +38,7 @@ def report(
     from bnpbench.results import read_results
 
     places = folders or [Path("results")]
+    gc.disable()  # a report makes a million small objects and no garbage
     results = read_results(*places)
     if figures is not None:
         _draw(results, figures)

@@ -63,9 +63,7 @@ def value(view: View, cell: Cell, metric: str, at: At = "last", target: float | 
 def times(view: View, cell: Cell, metric: str, at: At = "all") -> Mapping[int, float]:
     """Epoch to time, of the epochs that ``at`` picks. Raises NoDataError where there is none."""
     require_ok(cell)
-    series = view.series(cell, metric)
-    if not math.isfinite(sum(series.values())) or min(series.values(), default=0) < 0:
-        series = {epoch: seconds for epoch, seconds in series.items() if 0 <= seconds < math.inf}
+    series = view.times(cell, metric)
     if not series:
         raise NoDataError(f"no {metric}")
     if at in ("all", "area"):
@@ -137,10 +135,9 @@ def _target(view: View, cell: Cell, metric: str, target: float | None) -> float:
     if metric == "reached" and cell.status in ("diverged", "not-applicable"):
         return 0.0
     require_ok(cell)
-    accuracy = view.series(cell, "test_accuracy")
-    if not accuracy or target is None:
+    if target is None or not view.series(cell, "test_accuracy"):
         raise NoDataError("no test_accuracy")
-    first = next((epoch for epoch in sorted(accuracy) if accuracy[epoch] >= target), None)
+    first = view.first_epoch(cell, target)
     if metric == "reached":
         return float(first is not None)
     if first is None:

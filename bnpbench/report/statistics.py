@@ -175,12 +175,13 @@ def cells_interval(cells: Sequence[Sequence[float]]) -> Estimate:
     if len(cells) == 1 or within.low is None or within.low == within.high:
         return within
     size = min(max(map(len, cells)), max(_LARGEST_RESAMPLE // len(cells), 20))
-    shares = (np.arange(size) + 0.5) / size
     ordered = [np.sort(np.asarray(values, dtype=np.float64)) for values in cells]
-    evenly = np.stack([values[(shares * len(values)).astype(np.int64)] for values in ordered])
+    evenly = np.stack([values[_even_ranks(size, len(values))] for values in ordered])
     choices, which = _distinct_choices(len(cells))
-    medians = np.median(evenly[choices].reshape(len(choices), -1), axis=1)[which]
-    return _wider(within, medians, len(cells))
+    pooled = evenly[choices].reshape(len(choices), -1)
+    middle = [(pooled.shape[1] - 1) // 2, pooled.shape[1] // 2]
+    medians = np.partition(pooled, middle, axis=1)[:, middle].mean(axis=1)
+    return _wider(within, medians[which], len(cells))
 
 
 @_QUIET
@@ -214,6 +215,12 @@ def change_interval(base: Sequence[Sequence[float]], new: Sequence[Sequence[floa
 def _chosen(k: int) -> npt.NDArray[np.int64]:
     """Which of k cells each resample of them takes."""
     return np.random.default_rng((_SEED, k)).integers(0, k, (_CELL_RESAMPLES, k))
+
+
+@cache
+def _even_ranks(size: int, n: int) -> npt.NDArray[np.int64]:
+    """So many ranks, spread evenly over n values."""
+    return ((np.arange(size) + 0.5) / size * n).astype(np.int64)
 
 
 @cache

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 DASH = "–"
+_MARKED = re.compile(r"([\\|<`])")
 
 
 def significant(value: float, digits: int = 4) -> str:
@@ -69,7 +70,7 @@ def plain(text: str) -> str:
 
 def markdown(text: str) -> str:
     """Text for a paragraph or a table cell of markdown."""
-    return re.sub(r"([\\|<`])", r"\\\1", plain(text)).replace("](", "]\\(")
+    return _MARKED.sub(r"\\\1", plain(text)).replace("](", "]\\(")
 
 
 def csv_cell(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 
 from bnpbench.report.advice import noise
 from bnpbench.report.cells import Place, measured, published
@@ -16,6 +17,7 @@ from bnpbench.report.text import dash, decimals, span
 from bnpbench.report.view import Cell, View
 
 _METRIC = "train_seconds"
+_second = itemgetter(1)
 
 
 def timing(view: View, groups: Sequence[Group]) -> Section:
@@ -107,7 +109,7 @@ def _ratio(
     left = {seed: _times(view, pair[0]) for seed, pair in sides.items()}
     right = {seed: _times(view, pair[1]) for seed, pair in sides.items()}
     pairs = paired_times(view, sides, left, right) if sides else None
-    if not pairs or not all(other for cell in pairs for _, other in cell):
+    if not pairs or not all(min(cell, key=_second)[1] for cell in pairs):
         return *place.empty(quantity, "not measured in turn"), None
     ratios = [[one / other for one, other in cell] for cell in pairs]
     estimate = cells_interval(ratios)
@@ -186,4 +188,4 @@ def _flagged(view: View, cell: Cell) -> int:
     flags = view.epochs.of(cell.key, "outlier")
     if all(flag is None for flag in flags):
         flags = outliers(list(_times(view, cell).values()))
-    return sum(bool(flag) for flag in flags)
+    return sum(map(bool, flags))

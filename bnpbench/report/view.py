@@ -108,6 +108,8 @@ class View:
     epochs: Rows
     steps: Rows
     _series: dict[tuple[str, str], Mapping[int, float]] = field(default_factory=dict, repr=False)
+    _times: dict[tuple[str, str], Mapping[int, float]] = field(default_factory=dict, repr=False)
+    _first: dict[tuple[str, float], int | None] = field(default_factory=dict, repr=False)
 
     @cached_property
     def by_key(self) -> dict[str, Cell]:
@@ -120,6 +122,22 @@ class View:
             pairs = zip(self.epochs.of(cell.key, "epoch"), self.epochs.of(cell.key, name), strict=True)
             self._series[cell.key, name] = {e: float(v) for e, v in pairs if e is not None and v is not None}
         return self._series[cell.key, name]
+
+    def times(self, cell: Cell, name: str) -> Mapping[int, float]:
+        """Epoch to value of a column of times; those that are none, negative or infinite, are left out."""
+        if (cell.key, name) not in self._times:
+            series = self.series(cell, name)
+            if not math.isfinite(sum(series.values())) or min(series.values(), default=0) < 0:
+                series = {epoch: seconds for epoch, seconds in series.items() if 0 <= seconds < math.inf}
+            self._times[cell.key, name] = series
+        return self._times[cell.key, name]
+
+    def first_epoch(self, cell: Cell, target: float) -> int | None:
+        """The first epoch whose test accuracy reaches the target; None where none does."""
+        if (cell.key, target) not in self._first:
+            shares = self.series(cell, "test_accuracy")
+            self._first[cell.key, target] = next((e for e in sorted(shares) if shares[e] >= target), None)
+        return self._first[cell.key, target]
 
     def paired(self, left: Cell, right: Cell) -> bool:
         """Whether both were measured in turn, in one process."""
