@@ -136,18 +136,20 @@ def _size(tensor: Tensor) -> int:
 def _kept(settings: Settings, input_shape: tuple[int, ...], classes: int) -> tuple[int, int]:
     """Bytes that the forward pass keeps for the backward one, parameters apart, and the casts of autocast in both.
 
-    Found on fake tensors of the CPU: autocast passes over those of ``meta``. BNP keeps nothing.
+    Autocast passes over tensors of ``meta``: under it both are found on fake ones of the CPU. BNP keeps nothing.
     """
-    kept, operators = _traced(settings, input_shape, classes)
     if settings.precision != "bf16":
-        return kept, 0
-    return kept, operators - _traced(settings.model_copy(update={"precision": "float32"}), input_shape, classes)[1]
+        return _traced(settings, input_shape, classes, META)[0], 0
+    cpu, plain = torch.device("cpu"), settings.model_copy(update={"precision": "float32"})
+    with FakeTensorMode():
+        kept, operators = _traced(settings, input_shape, classes, cpu)
+        return kept, operators - _traced(plain, input_shape, classes, cpu)[1]
 
 
-def _traced(settings: Settings, input_shape: tuple[int, ...], classes: int) -> tuple[int, int]:
-    with FakeTensorMode(), torch.device("cpu"):
-        model = methods.build_model(settings, input_shape, classes, torch.Generator()).train()
-        images, labels = torch.empty(settings.batch_size, *input_shape), _index(settings.batch_size, "cpu")
+def _traced(settings: Settings, input_shape: tuple[int, ...], classes: int, device: torch.device) -> tuple[int, int]:
+    with device:
+        model = methods.build_model(settings, input_shape, classes, torch.Generator("cpu")).train()
+        images, labels = torch.empty(settings.batch_size, *input_shape), _index(settings.batch_size, device)
         own = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
         kept: dict[int, int] = {}
 

@@ -90,7 +90,7 @@ def test_without_the_tool_the_reason_is_told_and_nothing_fails(tmp_path: Path, m
 
 def test_several_devices_are_too_many(tmp_path: Path) -> None:
     suite(tmp_path, SUITE.replace("[train]", "[train]\ndevices = 2").replace("[1, 64]", "[4, 64]"), "small.toml")
-    done = bnpbench("profile", "small.toml", "--only", "method=bnp,batch_size=64", cwd=tmp_path)
+    done = bnpbench("profile", "small.toml", "--only", "method=bnp", "--only", "batch_size=64", cwd=tmp_path)
     assert done.returncode == 2
     assert "one device" in done.stderr
 

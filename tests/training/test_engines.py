@@ -85,33 +85,33 @@ def disagreement(network: str, method: Any, optimizer: dict[str, Any], dtype: to
     Weights, buffers, running values of BNP, and the sum of the losses.
     """
     torch._dynamo.reset()
-    changes = {"method": method, "optimizer": optimizer, **NETWORKS[network]}
-    eager, compiled = (of_type(dtype, engine=engine, **changes) for engine in ("eager", "compiled"))
-    start = weights(compiled)
-    compiled.prepare()
-    assert compiled.engine.active == "compiled"
-    assert torch.equal(weights(compiled), start)  # tracing and compiling left no trace
-    worst = 0.0
-    for batch in eager.examples.training(torch.randperm(100), 10, 0):
-        compiled.state.put_back(eager.state.take())
-        for one in (eager, compiled):
-            one.step.loss_sum.zero_()
-            one.engine.call(*batch)
-        for ours, theirs in zip(numbers(compiled), numbers(eager), strict=True):
-            worst = max(worst, ((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-30)).item())
-    return worst
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)  # also of what an optimizer makes at its first step
+    try:
+        changes = {"method": method, "optimizer": optimizer, **NETWORKS[network]}
+        eager, compiled = (of_type(dtype, engine=engine, **changes) for engine in ("eager", "compiled"))
+        start = weights(compiled)
+        compiled.prepare()
+        assert compiled.engine.active == "compiled"
+        assert torch.equal(weights(compiled), start)  # tracing and compiling left no trace
+        worst = 0.0
+        for batch in eager.examples.training(torch.randperm(100), 10, 0):
+            compiled.state.put_back(eager.state.take())
+            for one in (eager, compiled):
+                one.step.loss_sum.zero_()
+                one.engine.call(*batch)
+            for ours, theirs in zip(numbers(compiled), numbers(eager), strict=True):
+                worst = max(worst, ((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-30)).item())
+        return worst
+    finally:
+        torch.set_default_dtype(before)
 
 
 def of_type(dtype: torch.dtype, **changes: Any) -> Trainer:
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        one = cell(**changes)
-        examples = Resident(one.settings, Path(), CPU)
-        examples.images = examples.images.to(dtype)
-        return Trainer(one, examples, CPU)
-    finally:
-        torch.set_default_dtype(before)
+    one = cell(**changes)
+    examples = Resident(one.settings, Path(), CPU)
+    examples.images = examples.images.to(dtype)
+    return Trainer(one, examples, CPU)
 
 
 def numbers(trained: Trainer) -> list[torch.Tensor]:
