@@ -55,8 +55,7 @@ class Running:
             layer.running_mean, layer.running_variance, layer.inverse_variance = mean, variance, inverse
             layer.compiled_sums = mean.new_zeros(2 * layer.channels + 3, dtype=torch.float64)
         sizes = torch.tensor(self.sizes)
-        self.channels_of_group = [layer.channels // layer.groups for layer in layers for _ in range(layer.groups)]
-        group_sizes = torch.tensor(self.channels_of_group)
+        group_sizes = torch.tensor([layer.channels // layer.groups for layer in layers for _ in range(layer.groups)])
         self.layer_of_channel = torch.arange(len(sizes)).repeat_interleave(sizes).to(device)
         self.group_of_channel = torch.arange(len(group_sizes)).repeat_interleave(group_sizes).to(device)
         self.group_sizes = group_sizes.to(device)
@@ -143,10 +142,10 @@ class Running:
         return self.terms
 
     def _largest(self, variance: Tensor) -> Tensor:
-        """For each channel the largest variance of its group."""
-        if torch.compiler.is_compiling():  # which can fuse these, and has no code of its own for segments
-            groups = torch.split(variance, self.channels_of_group)
-            return torch.cat([group.amax(0, keepdim=True).expand_as(group) for group in groups])
+        """For each channel the largest variance of its group.
+
+        Not for the compiler to fuse: it would put this into the loop over the activations, once for each of them.
+        """
         largest = torch.segment_reduce(variance, "max", lengths=self.group_sizes, unsafe=True)
         return largest.index_select(0, self.group_of_channel)
 
