@@ -60,10 +60,10 @@ class BNP:
         count: when a call counts. "backward": when a gradient reaches its output, as said above. "forward": at once, as
             in a compiled module - the same thing, for two calls from autograd into Python less per layer and step, in a
             loop that takes every forward pass in training mode to its backward pass and to :meth:`precondition`.
-        lean: a predicate on (name, module) for tracked layers of class :class:`bnpbench.bnp.lean.Linear`: their
-            gradients come preconditioned out of the backward pass, which costs less while the batch is small beside
-            the layer's width. The statistics are then final at the first gradient of a backward pass, so it asks for
-            count="forward", one call of each layer and one backward pass a step, and a single process.
+        lean: a predicate on (name, module) for tracked layers of class :class:`bnpbench.bnp.lean.Linear` that have a
+            bias: their gradients come preconditioned out of the backward pass, which costs less while the batch is
+            small beside the layer's width. The statistics are then final at the first gradient of a backward pass, so
+            it asks for count="forward", one call of each layer and one backward pass a step, and a single process.
 
     Attributes:
         layers: names of the tracked layers.
@@ -107,8 +107,9 @@ class BNP:
             layer.module.register_forward_hook(ForwardHook(layer), with_kwargs=True) for layer in self._layers
         ]
         for layer in self._layers:
-            if lean is not None and isinstance(layer.module, Linear) and lean(layer.name, layer.module):
-                layer.module.product = LeanProduct(layer, self._finish)
+            module = layer.module
+            if lean is not None and isinstance(module, Linear) and module.bias is not None and lean(layer.name, module):
+                module.product = LeanProduct(layer, self._finish)
 
     @property
     def layers(self) -> tuple[str, ...]:

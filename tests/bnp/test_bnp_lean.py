@@ -127,6 +127,22 @@ def test_copies_pickles_and_released_models_are_plain() -> None:
         assert all(torch.equal(a, b) for a, b in zip(gradients[0], other, strict=True))  # type: ignore[arg-type]
 
 
+def test_a_layer_without_bias_stays_plain() -> None:
+    model = nn.Sequential(Linear(40, 12, bias=False), nn.ReLU(), Linear(12, 3)).double()
+    watched, bnp = Watched(model), lean(model, ("0", "2"))
+    assert bnp.lean == ("2",)
+    model(rows(9, 0)).square().mean().backward()
+    bnp.precondition()
+    weight = model[0].weight
+    assert weight.grad is not None
+    layer = watched.oracles["0"]
+    twin = nn.Sequential(Linear(40, 12, bias=False), nn.ReLU(), Linear(12, 3)).double()
+    twin.load_state_dict(model.state_dict())
+    twin(rows(9, 0)).square().mean().backward()
+    expected = layer.step(watched.inputs["0"], twin[0].weight.grad, None)
+    assert (weight.grad - expected.weight).abs().max() <= 1e-12 * expected.magnitude
+
+
 def test_it_needs_its_statistics_in_the_backward_pass() -> None:
     with pytest.raises(ValueError, match="count="):
         BNP(network(), lean=lambda name, module: True)
