@@ -211,7 +211,7 @@ def precondition_conv_(
 
 
 def widened(tensor: Tensor) -> Tensor:
-    """The tensor in float32 or wider: what statistics are computed and kept in."""
+    """The tensor in float32 or wider: what statistics are computed and kept in, and a loss, whatever autocast does."""
     return tensor.float() if tensor.dtype.itemsize < 4 else tensor
 
 

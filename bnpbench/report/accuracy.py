@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 from bnpbench.report.cells import Place, measured, published
 from bnpbench.report.document import Record, Section, Table
 from bnpbench.report.groups import Group
+from bnpbench.report.metrics import best_epoch
 from bnpbench.report.text import dash, span
 from bnpbench.report.view import Cell, View
 
@@ -56,11 +58,11 @@ def _last(series: Series) -> tuple[int, float] | None:
 
 
 def _best(series: Series) -> tuple[int, float] | None:
-    numbers = [share for share in series.values() if share == share]  # NaN is none
+    numbers = {epoch: share for epoch, share in series.items() if not math.isnan(share)}
     if not numbers:
         return None
-    highest = max(numbers)
-    return min(epoch for epoch, share in series.items() if share == highest), highest
+    epoch = best_epoch(numbers, _METRIC)
+    return epoch, numbers[epoch]
 
 
 def _moment(place: Place, name: str, found: Sequence[tuple[int, float] | None], others: str) -> tuple[str, Record]:

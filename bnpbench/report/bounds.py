@@ -50,8 +50,7 @@ class Rates:
 
     def bounds(self, row: Mapping[str, Any]) -> dict[str, float]:
         """Seconds that each of the three takes at least, of a cell whose costs are known."""
-        flops = row["flops_model"] + max(row["flops_method_executed"] or 0, 0)
-        found = {"arithmetic": flops / self.product, "bytes": row["bytes_per_step"] / self.bandwidth}
+        found = {"arithmetic": _flops(row) / self.product, "bytes": row["bytes_per_step"] / self.bandwidth}
         if row["engine"] == "eager" and row["operators_per_step"] is not None:
             found["launches"] = row["operators_per_step"] / self.operators
         return found
@@ -108,11 +107,20 @@ def _table(view: View, group: Group) -> Table:
         roofline = 1e3 * max(found["arithmetic"], found["bytes"])
         estimate = cells_interval([epochs for epochs in series if epochs])
         text, record = place.interval("step_milliseconds", estimate, [ms for epochs in series for ms in epochs])
-        counts = (row["flops_model"] + max(row["flops_method_executed"] or 0, 0), row["bytes_per_step"])
-        told = [*map(_count, counts), _count(row["operators_per_step"]), _count(row["kernels_per_step"])]
+        counts = (_flops(row), *(row[name] for name in ("bytes_per_step", "operators_per_step", "kernels_per_step")))
         verdict = max(found, key=lambda name: found[name])
         ratio = estimate.value / roofline
-        rows.append((method, str(batch_size), *told, significant(roofline, 3), text, significant(ratio, 3), verdict))
+        rows.append(
+            (
+                method,
+                str(batch_size),
+                *map(_count, counts),
+                significant(roofline, 3),
+                text,
+                significant(ratio, 3),
+                verdict,
+            )
+        )
         numbers = {"bytes_per_step": counts[1], "roofline_milliseconds": roofline, "ratio to the roofline": ratio}
         names = (TITLE.lower(), group.title, method, batch_size)
         records += [record, *(Record(*names, quantity, number) for quantity, number in numbers.items())]
@@ -129,6 +137,11 @@ def _told(view: View, group: Group) -> list[str]:
             threads = f", threads {entry['threads']}" if entry["device"] == "cpu" else ""
             lines.append(f"{entry['quantity']} {median} ({low} to {high}; {entry['device']}{threads})")
     return [f"Rates a second of this machine, median and range: {', '.join(lines)}."]
+
+
+def _flops(row: Mapping[str, Any]) -> int:
+    """Operations of a step: the model's and the method's."""
+    return int(row["flops_model"] + max(row["flops_method_executed"] or 0, 0))
 
 
 def _is_counted(cell: Cell) -> bool:

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from tabulate import tabulate
+
 from bnpbench.report.statistics import Estimate
 from bnpbench.report.text import csv_cell, markdown, plain
 
@@ -146,19 +148,8 @@ def _markdown_section(section: Section) -> Iterable[str]:
         if table.title:
             yield f"{'#' * (section.level + 1)} {markdown(table.title)}"
         rows = [[markdown(cell) for cell in row] for row in table.rows]
-        yield pipe_table([markdown(name) for name in table.columns], rows)
+        yield tabulate(rows, [markdown(name) for name in table.columns], tablefmt="pipe", disable_numparse=True)
         yield from (markdown(note) for note in table.notes)
-
-
-def pipe_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A pipe table of texts that are escaped already; as tabulate's, which a report of 100 tables would wait for."""
-    lines = [[text.strip() for text in line] for line in (columns, *rows)]
-    widths = [max(len(lines[0][place]) + 2, *(len(line[place]) for line in lines)) for place in range(len(columns))]
-    rule = "|" + "|".join(":" + "-" * (width + 1) for width in widths) + "|"
-    head, *body = (
-        "| " + " | ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) + " |" for line in lines
-    )
-    return "\n".join([head, rule, *body])
 
 
 def _json_table(table: Table) -> dict[str, Any]:

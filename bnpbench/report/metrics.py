@@ -82,8 +82,8 @@ def times(view: View, cell: Cell, metric: str, at: At = "all") -> Mapping[int, f
 
 def best_epoch(series: Mapping[int, float], metric: str) -> int:
     """The first epoch with the highest accuracy, or the lowest of anything else."""
-    sign = -1 if metric.endswith("accuracy") else 1
-    return min(series, key=lambda epoch: (sign * series[epoch], epoch))
+    best = max(series.values()) if metric.endswith("accuracy") else min(series.values())
+    return min(epoch for epoch, value in series.items() if value == best)
 
 
 def require_ok(cell: Cell) -> None:

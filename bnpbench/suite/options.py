@@ -89,14 +89,6 @@ def is_list(hint: Any) -> bool:
     return any(get_origin(stripped(option)) is tuple for option in alternatives(hint))
 
 
-def type_at(path: tuple[str, ...]) -> Any:
-    """The type of the setting at a dotted path; KeyError where there is none."""
-    hint = SETTINGS[path[0]]
-    for name in path[1:]:
-        hint = options(hint)[name]
-    return hint
-
-
 def as_table(hint: Any, value: Any) -> Any:
     """Writes out the short forms: ``"bnp"`` is ``{ kind = "bnp" }``, a weight decay ``{ value = … }``."""
     if isinstance(value, str) and kinds(hint):

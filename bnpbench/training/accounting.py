@@ -16,13 +16,14 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bnpbench import methods
 from bnpbench.bnp import BNP
+from bnpbench.bnp.algorithms import widened
 from bnpbench.bnp.costs import bn_flops, predicted, tracked_shapes
 from bnpbench.measure.costs import Columns, Costs
 from bnpbench.measure.flops import FlopCount, count_plain_bn, count_plain_bnp
 from bnpbench.suite import Settings, Vanilla
 from bnpbench.training.optimizers import build_optimizer
 from bnpbench.training.parallel import Group
-from bnpbench.training.precision import at_least_float32, autocast
+from bnpbench.training.precision import autocast
 from bnpbench.training.step import Step
 
 META = torch.device("meta")
@@ -164,7 +165,7 @@ def _traced(settings: Settings, input_shape: tuple[int, ...], classes: int, devi
                 torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor),
                 autocast(settings, images.device),
             ):
-                loss = F.cross_entropy(at_least_float32(model(images)), labels)
+                loss = F.cross_entropy(widened(model(images)), labels)
             loss.backward()
     return sum(kept.values()), operators.calls
 

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from bnpbench.bnp.algorithms import widened
 from bnpbench.training.examples import Pairs
-from bnpbench.training.precision import at_least_float32
 
 
 @torch.no_grad()
@@ -25,7 +25,7 @@ def evaluate(model: nn.Module, batches: Pairs, device: torch.device) -> tuple[fl
     count = 0
     for images, labels in batches:
         output = model(images)
-        loss += F.cross_entropy(at_least_float32(output), labels, reduction="sum")
+        loss += F.cross_entropy(widened(output), labels, reduction="sum")
         correct += (output.argmax(1) == labels).sum()
         count += len(labels)
     model.train()

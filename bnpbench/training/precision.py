@@ -10,7 +10,6 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
-from torch import Tensor
 
 from bnpbench.suite import Settings
 
@@ -27,8 +26,3 @@ def autocast(settings: Settings, device: torch.device) -> AbstractContextManager
     if settings.precision != "bf16" or device.type == "meta":  # torch has no autocast for tensors without data
         return nullcontext()
     return torch.autocast(device.type, torch.bfloat16)
-
-
-def at_least_float32(logits: Tensor) -> Tensor:
-    """Logits as the loss takes them: autocast would take it in bf16 on the CPU."""
-    return logits.float() if logits.dtype.itemsize < 4 else logits

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from bnpbench.bnp.algorithms import widened
 from bnpbench.training.augmentation import crop_flip, draw_crop_flips
-from bnpbench.training.precision import at_least_float32
 
 if TYPE_CHECKING:
     from bnpbench.bnp import BNP
@@ -97,7 +97,7 @@ class Step:
             parameter.grad = None
         with self.autocast:
             output = self.model(images)
-            return output, self.loss(at_least_float32(output), labels)
+            return output, self.loss(widened(output), labels)
 
     def backward(self, loss: Tensor) -> None:
         """The gradients of the loss, and of the method's penalty."""

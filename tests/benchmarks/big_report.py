@@ -22,6 +22,7 @@ from typing import Any
 
 from bnpbench.results import Store
 from bnpbench.suite import Block, Cell, Suite, load_suite
+from tests.report.made_results import ENVIRONMENT
 
 EPOCHS = 20
 SECONDS, BYTES = 5.0, 2**30
@@ -58,13 +59,6 @@ difference = {{ at_least = -0.01, at_most = 0.01 }}
 """
 EACH = 5 * 4 * 5  # cells of a learning rate
 COST = {"vanilla": 1.0, "bn": 1.2, "ln": 1.15, "bnp": 1.1}
-ENVIRONMENT = {
-    "id": "0123456789ab",
-    "hardware": {"cpu": "Made-up CPU", "cores": 2, "gpu": None, "gpus": 0},
-    "software": {"torch": "2.14.1"},
-    "measurement": 1,
-    "details": {},
-}
 
 
 def main() -> int:

@@ -43,6 +43,15 @@ def state(ours: Trainer) -> dict[str, Tensor]:
     return {name: value.detach().double().contiguous() for name, value in found.items()}
 
 
+def assert_steps_agree(eager: Trainer, other: Trainer, steps: int | None = None) -> None:
+    """One step of each from every state along an epoch, or its first steps, of the eager one."""
+    for batch in list(eager.examples.training(torch.randperm(640), 32, 0))[:steps]:
+        other.state.put_back(eager.state.take())
+        for ours in (eager, other):
+            ours.engine.call(*batch)
+        torch.testing.assert_close(state(other), state(eager), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda o: o["kind"])
 @pytest.mark.parametrize("method", METHODS, ids=str)
 def test_graphed_steps_equal_eager_ones(method: Any, optimizer: dict[str, Any]) -> None:
@@ -51,11 +60,7 @@ def test_graphed_steps_equal_eager_ones(method: Any, optimizer: dict[str, Any]) 
     graphed.prepare()
     assert graphed.engine.active.startswith("graphed")
     torch.testing.assert_close(state(graphed), before, rtol=0, atol=0)  # capture and warm-up left no trace
-    for batch in eager.examples.training(torch.randperm(640), 32, 0):
-        graphed.state.put_back(eager.state.take())
-        for ours in (eager, graphed):
-            ours.engine.call(*batch)
-        torch.testing.assert_close(state(graphed), state(eager), rtol=1e-5, atol=1e-6)
+    assert_steps_agree(eager, graphed)
 
 
 @pytest.mark.parametrize("method", ["bn", "bnp"])
@@ -64,11 +69,7 @@ def test_a_compiled_step_equals_the_eager_one(method: str) -> None:
     eager, compiled = (trainer(method=method, engine=e) for e in ("eager", "compiled"))
     compiled.prepare()
     assert compiled.engine.active == "compiled"
-    for batch in list(eager.examples.training(torch.randperm(640), 32, 0))[:5]:
-        compiled.state.put_back(eager.state.take())
-        for ours in (eager, compiled):
-            ours.engine.call(*batch)
-        torch.testing.assert_close(state(compiled), state(eager), rtol=1e-5, atol=1e-6)
+    assert_steps_agree(eager, compiled, steps=5)
 
 
 @pytest.mark.parametrize("engine", ["eager", "graphed"])

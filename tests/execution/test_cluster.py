@@ -18,6 +18,7 @@ from bnpbench import read_results
 from tests.command import SUITE, bnpbench, start, suite
 from tests.execution.test_interruption import LONG
 from tests.execution.test_plugins import PLUGIN
+from tests.execution.test_plugins import SUITE as PLUGIN_SUITE
 from tests.raynodes import RAY, RayNodes
 from tests.timeless import timeless
 
@@ -195,28 +196,20 @@ FATAL = PLUGIN.replace(
                         os.kill(multiprocessing.parent_process().pid, signal.SIGKILL)
                     if self.how == "put":""",
 )
-OWN = """
-name = "own"
-plugins = ["mine.py"]
-[train]
-dataset = "signs"
-network = "linear"
-optimizer = { kind = "sgd", lr = 0.5 }
-batch_size = 10
-epochs = 3
-threads = 1
-[sweep]
-method = [
+FATAL_SUITE = (
+    PLUGIN_SUITE.partition("method = ")[0]
+    + """method = [
   { kind = "faulty", how = "exit" }, { kind = "faulty", how = "hang" }, { kind = "faulty", how = "take" },
   "rmsnorm", "bnp",
 ]
 """
+)
 
 
 @needs_ray
 def test_a_cluster_of_this_machine_alone_where_cells_crash_hang_and_take_their_worker_along(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(FATAL)
-    path = suite(tmp_path, OWN, "own.toml")
+    path = suite(tmp_path, FATAL_SUITE, "own.toml")
     done = bnpbench("run", path, "--allow-plugins", "--cluster", "local", "--timeout", "15", cwd=tmp_path)
     assert done.returncode == 3, done.stderr
     cells = read_results(tmp_path / "results").cells.set_index("label")

@@ -19,6 +19,7 @@ from bnpbench.execution.messages import Done, Probe
 from bnpbench.measure.clock import Reading
 from bnpbench.measure.costs import Costs
 from bnpbench.report import render
+from tests.report.made_results import ENVIRONMENT
 
 SNAPSHOT = Path(__file__).parent / "snapshots" / "fake_clock.md"
 SUITE = """
@@ -58,13 +59,6 @@ metric = "train_seconds"
 ratio = { at_most = 1.0 }
 """
 SECONDS = {"vanilla": 1.0, "bn": 1.5, "bnp": 1.25}
-ENVIRONMENT = {
-    "id": "0123456789ab",
-    "hardware": {"cpu": "Made-up CPU", "cores": 2, "gpu": None, "gpus": 0},
-    "software": {"torch": "2.14.1"},
-    "measurement": 1,
-    "details": {},
-}
 
 
 class FakeStep:

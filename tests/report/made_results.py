@@ -13,6 +13,13 @@ from bnpbench.results import Results, Store, read_results
 
 HARDWARE = {"cpu": "Made-up CPU", "cores": 2, "gpu": None, "gpus": 0}
 SOFTWARE = {"torch": "2.14.1", "python": "3.11"}
+ENVIRONMENT = {
+    "id": "0123456789ab",
+    "hardware": HARDWARE,
+    "software": {"torch": "2.14.1"},
+    "measurement": 1,
+    "details": {},
+}
 Epochs = Sequence[Mapping[str, Any]]
 
 
