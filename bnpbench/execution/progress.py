@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -48,35 +50,40 @@ class Silent:
 class Reporter(Silent):
     """Counts cells and epochs, and estimates the time left from the epochs measured so far.
 
-    An epoch's work is taken as its number of steps: a cell of batch size 1 weighs as much as it takes.
+    An epoch takes as long as those measured with its batch size took, or with the nearest that was measured.
     """
 
     def __init__(self, now: Any = time.monotonic) -> None:
         self.now = now
-        self.worked = 0.0
         self.begin: float | None = None
         self.line = "no epoch yet"
+        self.measured: Counter[int] = Counter()  # epochs by batch size
+        self.seconds: dict[int, float] = defaultdict(float)  # what these took
+        self.ahead: Counter[int] = Counter()  # epochs by batch size
 
     def start(self, blocks: Sequence[Block]) -> None:
-        self.labels = {cell.key: f"{cell.label} N={cell.settings.batch_size}" for b in blocks for cell in b.cells}
-        self.share = {cell.key: 1 / cell.settings.batch_size for b in blocks for cell in b.cells}
-        self.epochs = {cell.key: cell.settings.epochs for b in blocks for cell in b.cells}
+        cells = [cell for block in blocks for cell in block.cells]
+        self.labels = {cell.key: f"{cell.label} N={cell.settings.batch_size}" for cell in cells}
+        self.sizes = {cell.key: cell.settings.batch_size for cell in cells}
+        self.epochs = {cell.key: cell.settings.epochs for cell in cells}
         self.seen: dict[str, int] = dict.fromkeys(self.labels, 0)
         self.cells = len(self.labels)
         self.done = self.failed = self.kept = 0
-        self.worked = 0.0
-        self.work = sum(self.share[k] * self.epochs[k] for k in self.labels)
-        self.begin = self.now()
+        self.ahead.clear()
+        for key, size in self.sizes.items():
+            self.ahead[size] += self.epochs[key]
+        self.begin = self.now() if self.begin is None else self.begin
         self.show()
 
     def skipped(self, block: Block) -> None:
         self.kept += len(block.cells)
-        self.work -= sum(self.share[c.key] * self.epochs[c.key] for c in block.cells)
+        for cell in block.cells:
+            self._pass(cell.key, self.epochs[cell.key])
 
     def epoch(self, block: Block, key: str, row: Mapping[str, Any]) -> None:
-        if row["epoch"] > self.seen[key]:
-            self.seen[key] = row["epoch"]
-            self.worked += self.share[key]
+        self.measured[self.sizes[key]] += 1
+        self.seconds[self.sizes[key]] += row["train_seconds"]
+        self._pass(key, row["epoch"])
         self.line = f"{self.labels[key]}: epoch {row['epoch']}, loss {row['train_loss']:.4g}, test accuracy " + (
             f"{row['test_accuracy']:.4f}"
         )
@@ -85,18 +92,36 @@ class Reporter(Silent):
     def finished(self, block: Block, records: Mapping[str, Mapping[str, Any]]) -> None:
         for key, record in records.items():
             self.done += 1
-            self.worked += self.share[key] * (self.epochs[key] - self.seen[key])  # what a cell did not use
+            self._pass(key, self.epochs[key])
             if record["status"] in ("oom", "timeout", "crashed", "error"):
                 self.failed += 1
                 self.note(f"{self.labels[key]}: {record['status']}: {record['message']}")
         self.show()
 
+    def _pass(self, key: str, epoch: int) -> None:
+        """The epochs up to this one are not ahead any more: measured now or before, or not needed."""
+        self.ahead[self.sizes[key]] -= max(epoch - self.seen[key], 0)
+        self.seen[key] = max(epoch, self.seen[key])
+
+    def share(self) -> float:
+        """The part of this run's epochs that is over, by the time they take."""
+        ahead = sum(self._an_epoch(size) * epochs for size, epochs in self.ahead.items() if epochs)
+        over = sum(self.seconds.values())
+        return over / (over + ahead) if ahead else 1.0
+
+    def _an_epoch(self, batch_size: int) -> float:
+        if not self.measured:
+            return 1.0
+        nearest = min(self.measured, key=lambda size: abs(math.log(size / batch_size)))
+        return self.seconds[nearest] / self.measured[nearest]
+
     def left(self) -> float | None:
-        """Seconds left, from the rate of work so far; None before the first epoch."""
-        if self.begin is None or not self.worked:
+        """Seconds left; None before the first epoch."""
+        share = self.share()
+        if self.begin is None or not share:
             return None
         elapsed: float = self.now() - self.begin
-        return elapsed * max(self.work - self.worked, 0) / self.worked
+        return elapsed * (1 - share) / share
 
     def show(self) -> None:
         """Put the state where the user sees it."""
@@ -157,7 +182,7 @@ class Live(Reporter):
         super().start(blocks)
 
     def show(self) -> None:
-        share = min(self.worked / self.work, 1) if self.work > 0 else 1
+        share = self.share()
         width = 30
         bar = "█" * round(share * width) + "░" * (width - round(share * width))
         self.live.update(self.text(f"{bar} {self.status()}\n{self.line}"))
