@@ -47,6 +47,18 @@ def test_training_is_mean_and_range_over_whole_seeds(make: Callable[..., Made]) 
     assert any("bnp at N = 16 (1 crashed)" in note for note in figure.notes)
 
 
+def test_an_exploded_loss_is_left_out_and_said(make: Callable[..., Made]) -> None:
+    made = make()
+    made.cell("bnp", 16, 1, epochs([1.0] * 3, [0.2, 0.4, 0.6], train_loss=[1e18, 2.0, 1.0]))
+    made.cell("bn", 16, 1, epochs([1.0] * 3, [0.2, 0.4, 0.6], train_loss=[20.0, 3.0, 2.0]))
+    (figure,) = of_kind(made.read(), "training")
+    (panel,) = panels(figure)
+    assert curve(panel, "bnp", "training loss").x == (2.0, 3.0)
+    assert curve(panel, "bnp", "test accuracy").x == (1.0, 2.0, 3.0)
+    assert curve(panel, "bn", "training loss").y == (20.0, 3.0, 2.0)
+    assert "Not drawn: training losses above 20, in 1 of 6 epochs." in figure.notes
+
+
 def test_a_panel_for_each_batch_size_that_has_data(make: Callable[..., Made]) -> None:
     made = make()
     for size in range(1, 9):

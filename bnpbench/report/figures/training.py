@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bnpbench.report.figures.model import Axis, Curve, Figure, Panel
-from bnpbench.report.figures.seeds import about, absent, counted, over_seeds
+from bnpbench.report.figures.seeds import Series, about, absent, counted, over_seeds
 from bnpbench.report.groups import Group
 from bnpbench.report.view import View
 
 _LOG_FROM = 30.0  # largest over smallest loss: from there a linear axis shows one curve and the ground
+_EXPLODED = 20.0  # three times the loss of guessing among a thousand classes: one such epoch would rule the axis
 _QUANTITIES = (("train_loss", "training loss", True, False), ("test_accuracy", "test accuracy", False, True))
 
 
@@ -40,7 +41,7 @@ def training(view: View, group: Group) -> Iterable[Figure]:
         "training",
         "Training loss and test accuracy",
         tuple(panels),
-        (counted(curves), *absent(group, found), *about(view)),
+        (counted(curves), *absent(group, found), *_exploded(view, group), *about(view)),
         shared=True,
     )
 
@@ -51,7 +52,7 @@ def _curves(view: View, group: Group, batch_size: int) -> tuple[Curve, ...]:
             method,
             quantity,
             group.at(method, batch_size),
-            lambda cell, column=column: view.series(cell, column),  # type: ignore[misc]
+            lambda cell, column=column: _drawn(view.series(cell, column)),  # type: ignore[misc]
             dashed=dashed,
             right=right,
         )
@@ -59,6 +60,18 @@ def _curves(view: View, group: Group, batch_size: int) -> tuple[Curve, ...]:
         for column, quantity, dashed, right in _QUANTITIES
     ]
     return tuple(curve for curve in found if curve is not None)
+
+
+def _drawn(series: Series) -> Series:
+    return {epoch: value for epoch, value in series.items() if not value > _EXPLODED}
+
+
+def _exploded(view: View, group: Group) -> list[str]:
+    """How many epochs are left out for their loss: a sentence, or nothing."""
+    cells = [cell for size in group.batch_sizes for method in group.methods for cell in group.at(method, size)]
+    losses = [loss for cell in cells for loss in view.series(cell, "train_loss").values()]
+    count = sum(loss > _EXPLODED for loss in losses)
+    return [f"Not drawn: training losses above {_EXPLODED:.0f}, in {count} of {len(losses)} epochs."] if count else []
 
 
 def _on_the_left(curve: Curve) -> Curve:
