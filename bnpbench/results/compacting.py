@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import resource
+from collections.abc import Iterable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -11,10 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bnpbench.errors import ResultsError
-from bnpbench.results.folder import read_environment
+from bnpbench.results.folder import parts_of, read_environment
 from bnpbench.results.part import discard, sync
 from bnpbench.results.reading import environment_folders
-from bnpbench.results.schema import CELLS, SCHEMAS
+from bnpbench.results.schema import CELLS
 from bnpbench.results.store import Store, writing
 
 
@@ -37,28 +39,65 @@ def compact(directory: Path) -> dict[Path, int]:
 def _compact(folder: Path) -> int:
     store = Store(folder.parent.parent, unquote(folder.parent.name), {"id": folder.name})
     with ExitStack() as stack:
-        blocks = {block for cell in _tables(folder)["cells"].select(["block"]).to_pylist() if (block := cell["block"])}
-        held = [block for block in blocks if stack.enter_context(store.lock(block, wait=False))]
-        tables = _tables(folder)  # again: a run may have written before its lock was ours
+        stack.enter_context(store.lock("compact"))  # two at once would each leave out what the other merged
+        before = _stamps(folder / "cells")
+        damaged: list[tuple[Path, str]] = []
+        tables = read_environment(folder, damaged)
+        _refuse_to_lose(folder, damaged)
         cells = tables["cells"]
-        parts = pa.array([path.stem for path in (folder / "cells").glob("*.parquet")], pa.string())
-        merged = pc.invert(pc.is_in(cells.column("key"), parts))  # before; they stay whoever holds their block
-        ours = pc.or_(merged, pc.is_in(cells.column("block"), pa.array(held, pa.string())))
-        keys = cells.filter(ours).column("key")
+        blocks = pc.unique(cells.column("block")).drop_null().to_pylist()
+        _allow_open_files(len(blocks))
+        held = _strings(block for block in blocks if stack.enter_context(store.lock(block, wait=False)))
+        parts = _stamps(folder / "cells")  # again: a run may have written before its lock was ours
+        unread = {
+            path.stem for path, _ in damaged if path.parent == folder / "cells"
+        }  # what they replaced stays merged
+        merged = pc.invert(pc.is_in(cells.column("key"), _strings(set(parts) - unread)))
+        same = _strings(key for key, stamp in parts.items() if before.get(key) == stamp and key not in unread)
+        ours = pc.is_in(cells.column("block"), held)
+        whole = pc.or_(merged, pc.and_(ours, pc.is_in(cells.column("key"), same)))
+        keys = cells.filter(whole).column("key")
         with writing(folder):
             for kind in ("epochs", "steps", "cells"):  # as in a commit, cells last
                 _write(folder / f"{kind}.parquet", tables[kind].filter(pc.is_in(tables[kind].column("key"), keys)))
             sync(folder)
+            needless = set(cells.filter(pc.and_(whole, ours)).column("key").to_pylist()) - unread
             for kind in ("cells", "epochs", "steps"):
-                for key in keys.to_pylist():
+                for key in needless:
                     (folder / kind / f"{key}.parquet").unlink(missing_ok=True)
                 sync(folder / kind)
         return len(keys)
 
 
-def _tables(folder: Path) -> dict[str, pa.Table]:
-    found = read_environment(folder, [])
-    return {kind: pa.concat_tables([schema.empty_table(), *found[kind]]) for kind, schema in SCHEMAS.items()}
+def _refuse_to_lose(folder: Path, damaged: list[tuple[Path, str]]) -> None:
+    for path, reason in damaged:
+        if path.parent == folder:
+            raise ResultsError(
+                f"{path}: {reason}. Nothing was merged, because writing it anew would lose what is in it: restore the "
+                "file, or move it away with the two beside it and run its cells again"
+            )
+
+
+def _allow_open_files(locks: int) -> None:
+    """As many open files as there are locks to hold, if the system allows it; often it allows 1,024 until asked."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = locks + 256
+    if soft < needed <= (hard if hard != resource.RLIM_INFINITY else needed):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+def _stamps(folder: Path) -> dict[str, tuple[int, int]]:
+    """Key to what tells a part from those that bore its name before."""
+    found = {}
+    for key, path in parts_of(folder).items():
+        with suppress(FileNotFoundError):  # a run is replacing it
+            status = path.stat()
+            found[key] = status.st_ino, status.st_mtime_ns
+    return found
+
+
+def _strings(texts: Iterable[str]) -> pa.Array:
+    return pa.array(texts, pa.string())
 
 
 def _write(path: Path, table: pa.Table) -> None:

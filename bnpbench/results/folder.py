@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -19,27 +20,28 @@ from bnpbench.results.schema import CELLS, SCHEMAS, STATUSES
 T = TypeVar("T")
 
 
-def read_environment(folder: Path, damaged: list[tuple[Path, str]]) -> dict[str, list[pa.Table]]:
+def read_environment(folder: Path, damaged: list[tuple[Path, str]]) -> dict[str, pa.Table]:
     """The whole cells of a folder with their epochs and steps; everything else goes to ``damaged``."""
-    parts = {kind: _parts(folder / kind) for kind in SCHEMAS}
-    cells = _committed(parts["cells"], damaged)
-    tables: dict[str, dict[str, pa.Table]] = {}
+    parts = {kind: parts_of(folder / kind) for kind in SCHEMAS}
+    cells: dict[str, _Promise] = {}
+    tables = {"cells": _gathered(_committed(parts["cells"], cells, damaged), CELLS)}
+    counts: dict[str, dict[str, int]] = {}
     for kind in ("epochs", "steps"):
         wanted = [parts[kind][key] for key in cells if key in parts[kind]]
         reader = partial(_rows_part, schema=SCHEMAS[kind])
-        tables[kind] = {path.stem: table for path, table in _read_all(wanted, reader, damaged)}
+        tables[kind] = _gathered((table for _, table in _read_all(wanted, reader, damaged)), SCHEMAS[kind])
+        counts[kind] = {row["values"]: row["counts"] for row in tables[kind].column("key").value_counts().to_pylist()}
         strays = sorted(set(parts[kind]) - set(parts["cells"]))
         damaged += [(parts[kind][key], "unfinished: rows of a cell that was not measured to its end") for key in strays]
-    whole = {key for key, cell in cells.items() if _is_whole(parts["cells"][key], cell, tables, damaged)}
-    found = {"cells": [cells[key].table for key in cells if key in whole]}
-    for kind in ("epochs", "steps"):
-        found[kind] = [table for key, table in tables[kind].items() if key in whole]
-    for kind, table in _read_compacted(folder, list(cells), damaged).items():
-        found[kind].append(table)
-    return found
+    whole = [key for key, cell in cells.items() if _is_whole(parts["cells"][key], cell, counts, damaged)]
+    compacted = _read_compacted(folder, list(cells), damaged)
+    return {
+        kind: pa.concat_tables([_of(whole, table), *([compacted[kind]] if kind in compacted else [])])
+        for kind, table in tables.items()
+    }
 
 
-def _parts(folder: Path) -> dict[str, Path]:
+def parts_of(folder: Path) -> dict[str, Path]:
     """Key to path. Names that begin with a dot are being written."""
     if not folder.is_dir():
         return {}
@@ -65,20 +67,27 @@ def _read_all(
                 yield path, part
 
 
-class _Cell(NamedTuple):
-    table: pa.Table
-    members: list[str]  # keys of its block
+def _gathered(tables: Iterator[pa.Table], schema: pa.Schema) -> pa.Table:
+    """One table of many, some at a time: a table of one row takes 50 times the memory of the row."""
+    gathered = [schema.empty_table()]
+    while some := list(islice(tables, 256)):
+        gathered.append(pa.concat_tables(some).combine_chunks())
+    return pa.concat_tables(gathered).combine_chunks()
+
+
+class _Promise(NamedTuple):
+    members: list[str]  # keys of a cell's block
     rows: dict[str, int]  # how many epochs and steps belong to it
 
 
-def _cells_part(path: Path) -> _Cell:
+def _cells_part(path: Path) -> tuple[pa.Table, _Promise]:
     table, metadata = read_part(path, CELLS)
     if len(table) != 1:
         raise DamagedError(f"{len(table)} rows, a cell is one")
     _check_cells(table.column("key"), table.column("settings"), table.column("status"))
     if (key := table.column("key")[0].as_py()) != path.stem:
         raise DamagedError(f"it holds cell {key}")
-    return _Cell(table, members(metadata), promised_rows(metadata))
+    return table, _Promise(members(metadata), promised_rows(metadata))
 
 
 def _check_cells(keys: pa.ChunkedArray, settings: pa.ChunkedArray, statuses: pa.ChunkedArray) -> None:
@@ -102,23 +111,24 @@ def _rows_part(path: Path, schema: pa.Schema) -> pa.Table:
     return table
 
 
-def _committed(paths: Mapping[str, Path], damaged: list[tuple[Path, str]]) -> dict[str, _Cell]:
-    """The readable cells whose block was committed whole."""
-    cells = {}
-    for path, cell in _read_all(paths.values(), _cells_part, damaged):
+def _committed(
+    paths: Mapping[str, Path], cells: dict[str, _Promise], damaged: list[tuple[Path, str]]
+) -> Iterator[pa.Table]:
+    """The readable cells whose block was committed whole, each a row; what was promised of them goes to ``cells``."""
+    for path, (table, cell) in _read_all(paths.values(), _cells_part, damaged):
         if missing := [key for key in cell.members if key not in paths]:
             reason = f"unfinished: its block lacks {', '.join(missing[:3])}; the next run measures it again"
             damaged.append((path, reason))
         else:
             cells[path.stem] = cell
-    return cells
+            yield table
 
 
 def _is_whole(
-    path: Path, cell: _Cell, tables: Mapping[str, Mapping[str, pa.Table]], damaged: list[tuple[Path, str]]
+    path: Path, cell: _Promise, counts: Mapping[str, Mapping[str, int]], damaged: list[tuple[Path, str]]
 ) -> bool:
     for kind, promised in cell.rows.items():
-        found = len(tables[kind][path.stem]) if path.stem in tables[kind] else 0
+        found = counts[kind].get(path.stem, 0)
         if found != promised:
             damaged.append((path, f"left out: {promised} rows of {kind} belong to it, {found} could be read"))
             return False
@@ -139,3 +149,7 @@ def _read_compacted(folder: Path, newer: list[str], damaged: list[tuple[Path, st
                 return {}
             tables[kind] = table.filter(pc.invert(pc.is_in(table.column("key"), pa.array(newer, pa.string()))))
     return tables
+
+
+def _of(keys: list[str], table: pa.Table) -> pa.Table:
+    return table.filter(pc.is_in(table.column("key"), pa.array(keys, pa.string())))

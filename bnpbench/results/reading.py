@@ -134,9 +134,9 @@ class _Reading:
             self.damaged.append((folder / "environment.json", str(reason)))
             self.environments.setdefault(identity, {"id": identity})
         self.folders += 1
-        for kind, tables in read_environment(folder, self.damaged).items():
-            if tables:
-                self.tables[kind].append(_placed(pa.concat_tables(tables), suite, identity, self.folders))
+        for kind, table in read_environment(folder, self.damaged).items():
+            if len(table):
+                self.tables[kind].append(_placed(table, suite, identity, self.folders))
 
     def results(self) -> Results:
         whole = {kind: _concatenated(self.tables[kind], SCHEMAS[kind]) for kind in SCHEMAS}
