@@ -16,6 +16,8 @@ def check(
         bool, typer.Option("--json-schema", help="Print the JSON Schema of a suite, for editors.")
     ] = False,
     only: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE,...", help="List these cells only.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="The first so many seeds.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Instead of the suite's.")] = None,
     out: Annotated[Path, typer.Option(help="Earlier results, for the time estimate.")] = Path("results"),
     allow_plugins: Annotated[
         bool, typer.Option("--allow-plugins", help="Run the Python files that a suite names.")
@@ -37,5 +39,6 @@ def check(
     if not suites:
         raise BnpbenchError("check: name a suite file or a shipped suite, or give --json-schema")
     for suite in suites:
-        print(listing(load_suite(suite, allow_plugins=allow_plugins), only=tuple(only or ()), out=out))
+        loaded = load_suite(suite, allow_plugins=allow_plugins)
+        print(listing(loaded, out, only=tuple(only or ()), seeds=seeds, epochs=epochs))
     return 0

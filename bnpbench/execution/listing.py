@@ -17,16 +17,18 @@ from bnpbench.results import read_results
 from bnpbench.suite import Cell, Suite
 
 
-def listing(suite: Suite, only: tuple[str, ...], out: Path) -> str:
-    """The suite's cells, one line for each setting of all seeds, and the time they would take.
+def listing(
+    suite: Suite, out: Path, *, only: tuple[str, ...] = (), seeds: int | None = None, epochs: int | None = None
+) -> str:
+    """The suite's cells, one line for each setting of all seeds, and the time they would take one after another.
 
     Args:
         suite: whose cells.
-        only: filters, as of ``run``.
         out: earlier results, from which the time of a like cell is taken.
+        only, seeds, epochs: as of ``run``.
     """
     threads = psutil.cpu_count(logical=False) or 1
-    cells = suite.cells(device="cpu", threads=threads, only=only)
+    cells = suite.cells(device="cpu", threads=threads, only=only, seeds=seeds, epochs=epochs)
     known = _seconds_an_epoch(out)
     rows: dict[tuple[Any, ...], list[Cell]] = defaultdict(list)
     for cell in cells:
@@ -82,8 +84,8 @@ def _seconds_an_epoch(out: Path) -> dict[str, float]:
 
 
 def _likeness(settings: dict[str, Any]) -> str:
-    """What cells that take the same time have in common."""
-    kept = {name: value for name, value in settings.items() if name not in ("seed", "epochs")}
+    """What cells that take about the same time have in common. Not the threads: `--jobs` shares them out."""
+    kept = {name: value for name, value in settings.items() if name not in ("seed", "epochs", "threads")}
     kept["optimizer"] = {name: value for name, value in settings["optimizer"].items() if name != "lr"}
     return json.dumps(kept, sort_keys=True)
 

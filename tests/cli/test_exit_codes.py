@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from bnpbench import read_results
+from bnpbench.execution.progress import duration
 from tests.command import SUITE, bnpbench, suite
 
 
@@ -48,6 +50,16 @@ def test_a_second_run_says_what_it_kept(measured: Path) -> None:
     done = bnpbench("run", "tiny.toml", cwd=measured)
     assert done.returncode == 0
     assert "4 of 4 cells were finished before and are kept" in done.stderr
+
+
+def test_check_estimates_the_time_from_earlier_results(measured: Path) -> None:
+    cells = read_results(measured / "results").cells
+    an_epoch = (cells.wall_seconds / 2).groupby(cells.label).median()
+    assert f"\ntime: about {duration(4 * an_epoch.sum())}\n" in bnpbench("check", "tiny.toml", cwd=measured).stdout
+    done = bnpbench("check", "tiny.toml", "--epochs", "3000", "--seeds", "1", "--only", "method=bnp", cwd=measured)
+    assert "tiny: 1 cells in 1 blocks" in done.stdout
+    assert f"\ntime: about {duration(3000 * an_epoch['bnp'])}\n" in done.stdout
+    assert "time: unknown" in bnpbench("check", "tiny.toml", "--out", "elsewhere", cwd=measured).stdout
 
 
 def test_a_comparison_ends_as_what_it_found(measured: Path, tmp_path: Path) -> None:
