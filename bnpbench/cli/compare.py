@@ -14,6 +14,14 @@ from bnpbench.errors import BnpbenchError
 def compare(
     base: Annotated[Path, typer.Argument(help="Folder of results to compare with.")],
     new: Annotated[Path, typer.Argument(help="Folder of new results.")],
+    more_base: Annotated[
+        list[Path] | None,
+        typer.Option("--base", metavar="DIR", help="Another folder of the base, as of another shard."),
+    ] = None,
+    more_new: Annotated[
+        list[Path] | None,
+        typer.Option("--new", metavar="DIR", help="Another folder of the new results, as of another shard."),
+    ] = None,
     max_slowdown: Annotated[str, typer.Option(metavar="SHARE", help="A slow-down to complain of, such as 5%.")] = "5%",
     across_machines: Annotated[
         bool, typer.Option("--across-machines", help="Other hardware: compare what does not depend on it.")
@@ -21,7 +29,7 @@ def compare(
     format: Annotated[Format, typer.Option(help="Of the tables.")] = Format.markdown,  # noqa: A002
     output: Annotated[Path | None, typer.Option(help="File to write, instead of stdout.")] = None,
 ) -> int:
-    """Compare two result folders.
+    """Compare two runs.
 
     Cell by cell; exit 1 if something became worse."""
     from bnpbench.cli.output import write
@@ -29,7 +37,10 @@ def compare(
     from bnpbench.results import read_results
 
     comparison = compare_results(
-        read_results(base), read_results(new), max_slowdown=_share(max_slowdown), across_machines=across_machines
+        read_results(base, *(more_base or ())),
+        read_results(new, *(more_new or ())),
+        max_slowdown=_share(max_slowdown),
+        across_machines=across_machines,
     )
     write(comparison.render(format.value), output)
     return comparison.exit_code

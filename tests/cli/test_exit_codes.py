@@ -92,6 +92,14 @@ def test_a_comparison_ends_as_what_it_found(measured: Path, tmp_path: Path) -> N
     assert "empty" in baseless.stderr
 
 
+@pytest.mark.parametrize("option", ["--base", "--new"])
+def test_a_missing_shard_of_a_comparison_is_named(option: str, measured: Path) -> None:
+    missing = bnpbench("compare", "results", "results", option, "nowhere", cwd=measured)
+    assert missing.returncode == 2
+    assert missing.stdout == ""
+    assert "nowhere" in missing.stderr
+
+
 @pytest.mark.parametrize(("least", "code"), [(0.0, 0), (2.0, 1), (None, 4)])
 def test_a_claim_decides_when_it_is_asked_to(least: float | None, code: int, measured: Path) -> None:
     """The claim is answered from what was measured before; nothing new is trained."""

@@ -26,3 +26,11 @@ def test_three_shards_as_three_processes_give_the_results_of_one_run(tmp_path: P
         assert len(b) >= 4
         assert timeless(a).equals(timeless(b))
     assert {len(read_results(out).cells) for out in outs.values()} == {1, 3}
+    for sides, counts in (
+        (("one", "shared", "--new", "own"), "4 cells in both, 0 only in the base, 0 only in the new results"),
+        (("shared", "one", "--base", "own"), "4 cells in both, 0 only in the base, 0 only in the new results"),
+        (("one", "shared"), "3 cells in both, 1 only in the base, 0 only in the new results"),
+    ):
+        compared = bnpbench("compare", *sides, cwd=tmp_path)
+        assert compared.returncode == 0, compared.stderr
+        assert counts in compared.stdout
