@@ -40,11 +40,13 @@ def compare(
         across_machines: with other hardware, compare what does not depend on it and print ratios unjudged.
 
     Raises:
-        NothingToCompare: nothing was measured in ``new``, or the hardware differs.
+        NothingToCompare: no final cell of a suite was measured in ``new``, or the hardware differs.
     """
     right = _measured(new)
     if not right:
-        raise NothingToCompare("nothing was measured in the new results; look at the report for the reasons")
+        raise NothingToCompare(
+            "of the final cells that suites name, nothing was measured in the new results; the report has the reasons"
+        )
     left = _measured(base) if base is not None else []
     if not left:
         return Comparison(
