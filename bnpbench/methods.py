@@ -20,15 +20,8 @@ from bnpbench.errors import NotApplicable, SuiteError
 from bnpbench.layers import AveragedBatchNorm, BatchRenorm, FourThings, Normalization, SynchronizedBatchNorm
 from bnpbench.networks import build
 from bnpbench.networks.initialization import WEIGHTED, initialize
-from bnpbench.suite.vocabulary import (
-    BatchNorm,
-    BnpGroupNorm,
-    GroupNorm,
-    LayerNorm,
-    MethodOptions,
-    Renorm,
-    Settings,
-)
+from bnpbench.suite.settings import Settings
+from bnpbench.suite.vocabulary import BatchNorm, BnpGroupNorm, GroupNorm, LayerNorm, MethodOptions, Renorm
 from bnpbench.suite.vocabulary import FourThings as FourThingsOptions
 
 LEAN_CALLS = 3_000_000

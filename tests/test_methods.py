@@ -16,7 +16,8 @@ from bnpbench.bnp.lean import Linear
 from bnpbench.datasets import DATASETS
 from bnpbench.errors import SuiteError
 from bnpbench.layers import AveragedBatchNorm, BatchRenorm, FourThings
-from bnpbench.suite.vocabulary import DatasetOptions, MethodOptions, NetworkOptions, Settings
+from bnpbench.suite.settings import Settings
+from bnpbench.suite.vocabulary import DatasetOptions, MethodOptions, NetworkOptions
 from bnpbench.training.step import Step
 
 METHODS: list[Any] = [

@@ -9,9 +9,9 @@ from bnpbench.suite.loading import load_suite, shipped_suites
 from bnpbench.suite.metrics import METRICS, table_of
 from bnpbench.suite.plugins import DatasetPlugin, MethodPlugin, NetworkPlugin, PluginFile, load_plugins
 from bnpbench.suite.schema import json_schema
+from bnpbench.suite.settings import SCHEMA_VERSION, Settings
 from bnpbench.suite.suites import Suite
 from bnpbench.suite.vocabulary import (
-    SCHEMA_VERSION,
     Adam,
     BatchNorm,
     Bnp,
@@ -35,7 +35,6 @@ from bnpbench.suite.vocabulary import (
     ResNet,
     ResNet18,
     ScheduleOptions,
-    Settings,
     Sgd,
     Steps,
     StoredData,

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from bnpbench.errors import SuiteError
 from bnpbench.suite.document import Measure, Probe
 from bnpbench.suite.options import frozen, method_label
-from bnpbench.suite.vocabulary import Settings
+from bnpbench.suite.settings import Settings
 
 Role = Literal["final", "trial"]
 

@@ -10,7 +10,8 @@ from bnpbench.suite.document import Measure, Probe
 from bnpbench.suite.expansion import Grid
 from bnpbench.suite.explaining import closest, shown
 from bnpbench.suite.options import SETTINGS, kinds, method_label
-from bnpbench.suite.vocabulary import BatchNorm, Cnn, FullyConnected, ResNet, ResNet18, Settings
+from bnpbench.suite.settings import Settings
+from bnpbench.suite.vocabulary import BatchNorm, Cnn, FullyConnected, ResNet, ResNet18
 
 SMALLEST_CNN_IMAGE = 18  # three valid 3 x 3 convolutions and two poolings by 2 leave one position of it
 ONE_DEVICE = ("renorm", "4things")

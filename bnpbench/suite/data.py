@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bnpbench.suite.plugins import DatasetPlugin
-from bnpbench.suite.vocabulary import ImageNet, Settings, StoredData, Synthetic
+from bnpbench.suite.settings import Settings
+from bnpbench.suite.vocabulary import ImageNet, StoredData, Synthetic
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from bnpbench.suite.matching import Codes, Column, Mask, Table, check_pattern
 from bnpbench.suite.options import SETTINGS, as_table, default, filled, frozen, method_label, options, plain
 from bnpbench.suite.positions import Path, contains
 from bnpbench.suite.reading import Source
-from bnpbench.suite.vocabulary import Options, Settings
+from bnpbench.suite.settings import Settings
+from bnpbench.suite.vocabulary import Options
 
 MAX_CELLS = 10_000
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from pydantic import BaseModel, Tag
 
-from bnpbench.suite.vocabulary import Settings
+from bnpbench.suite.settings import Settings
 
 
 @cache

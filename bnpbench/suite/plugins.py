@@ -20,7 +20,8 @@ from pydantic import BeforeValidator, Field
 
 from bnpbench.errors import SuiteError
 from bnpbench.suite.options import SETTINGS, alternatives, kinds
-from bnpbench.suite.vocabulary import Labelled, Options, Settings, kind_or_table
+from bnpbench.suite.settings import Settings
+from bnpbench.suite.vocabulary import Labelled, Options, kind_or_table
 
 if TYPE_CHECKING:
     from bnpbench.suite.data import DataShape

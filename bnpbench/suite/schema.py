@@ -6,7 +6,7 @@ from typing import Any
 
 from bnpbench.suite.document import Document
 from bnpbench.suite.options import SETTINGS, kinds, options
-from bnpbench.suite.vocabulary import Settings
+from bnpbench.suite.settings import Settings
 
 
 def json_schema() -> dict[str, Any]:

@@ -15,7 +15,7 @@ from bnpbench.suite.claims import Combination, combinations_of, rows_of, table_o
 from bnpbench.suite.document import Claim, Measure, Probe, Reference, Select
 from bnpbench.suite.matching import only_pattern
 from bnpbench.suite.plugins import PluginFile
-from bnpbench.suite.vocabulary import SCHEMA_VERSION, Settings
+from bnpbench.suite.settings import SCHEMA_VERSION, Settings
 
 _AUTO = ("device", "threads", "engine")
 
