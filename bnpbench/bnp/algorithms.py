@@ -29,7 +29,7 @@ from torch import Tensor
 _ROWS_PER_PASS = 8192
 
 # Where the compiler's own sums over columns are slower than that kernel, which goes row by row.
-_ROWS_OF_KERNEL, _COLUMNS_OF_KERNEL = 256, 1000
+_ROWS_OF_KERNEL, _COLUMNS_OF_KERNEL = 48, 1000
 
 
 def batch_statistics(

@@ -20,7 +20,8 @@ import torch
 from bnpbench.measure import rates
 
 # 2: convolutions on CUDA keep to float32 unless precision says tf32; BNP in its lean form where that costs less
-MEASUREMENT = 2
+# 3: compiled steps without guards, BNP's sums of wide layers in them by the kernel
+MEASUREMENT = 3
 
 
 def describe(gpu: int = 0) -> dict[str, Any]:
