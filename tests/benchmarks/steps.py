@@ -3,16 +3,17 @@
     python tests/benchmarks/steps.py [--network fc|cnn|resnet20] [--batch-sizes 1,16,60,256,512]
                                      [--runs vanilla,bn,bnp,vanilla/compiled,…] [--rounds 21] [--seconds 0.05]
 
-Random images of CIFAR-10's shape, SGD, one thread. A run is ``method[/engine]``; ``bnp-plain`` is BNP without its
-lean form. Each round times some
-steps of every run forwards and backwards (A B C C B A); printed are the median step and, against every other run, the
-median of the rounds' ratios with its 95 % bootstrap interval.
+Random images of CIFAR-10's shape, SGD, one thread. A run is ``method[/engine][/channels_last]``; ``bnp-plain`` is
+BNP without its lean form; ``products`` are the matrix products of a step of the fully connected network, alone. Each
+round times some steps of every run forwards and backwards (A B C C B A); printed are the median step and, against every
+other run, the median of the rounds' ratios with its 95 % bootstrap interval.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -21,6 +22,7 @@ import torch
 from scipy.stats import bootstrap
 
 from bnpbench.suite import Cell, Settings
+from bnpbench.training.engines import ENGINES
 from bnpbench.training.examples import Resident
 from bnpbench.training.trainer import Trainer
 
@@ -41,7 +43,9 @@ class Random(Resident):
 
 def prepared(run: str, network: str, batch_size: int, count: int) -> tuple[Any, list[Any]]:
     """The call of a run's step, and arguments for some of them."""
-    kind, engine, *_ = [*run.split("/"), "eager"]
+    kind, *others = run.split("/")
+    engine = next((other for other in others if other in ENGINES), "eager")
+    memory_format = "channels_last" if "channels_last" in others else "contiguous"
     method = {"kind": "bnp", "form": "plain"} if kind == "bnp-plain" else kind
     settings = Settings.model_validate(
         {
@@ -53,6 +57,7 @@ def prepared(run: str, network: str, batch_size: int, count: int) -> tuple[Any, 
             "epochs": 1,
             "device": "cpu",
             "engine": engine,
+            "memory_format": memory_format,
             "threads": 1,
         }
     )
@@ -61,6 +66,26 @@ def prepared(run: str, network: str, batch_size: int, count: int) -> tuple[Any, 
     trainer.prepare()
     batches = list(trainer.examples.training(torch.randperm(count)[: count // batch_size * batch_size], batch_size, 0))
     return trainer.engine.call, batches
+
+
+def products(batch_size: int) -> tuple[Any, list[Any]]:
+    """The products of a step: every layer's output, and the gradients of its weight and of all inputs but the first."""
+    widths = [3072, *FC["hidden"], 10]
+    layers = [
+        (torch.rand(batch_size, n), torch.rand(m, n), torch.rand(m), torch.rand(batch_size, m))
+        for n, m in pairwise(widths)
+    ]
+    outputs, weights = [torch.empty_like(d) for *_, d in layers], [torch.empty_like(w) for _, w, *_ in layers]
+    inputs = [torch.empty_like(h) for h, *_ in layers]
+
+    def call(*_: Any) -> None:
+        for number, (h, w, b, d) in enumerate(layers):
+            torch.addmm(b, h, w.t(), out=outputs[number])
+            torch.mm(d.t(), h, out=weights[number])
+            if number:
+                torch.mm(d, w, out=inputs[number])
+
+    return call, [()]
 
 
 def timed(call: Any, batches: list[Any], first: int, steps: int) -> float:
@@ -106,7 +131,12 @@ def main() -> None:
     for batch_size in map(int, options.batch_sizes.split(",")):
         torch._dynamo.reset()
         names = [name for name in options.runs.split(",") if batch_size > 1 or name.split("/")[0] != "bn"]
-        runs = {name: prepared(name, options.network, batch_size, options.examples) for name in names}
+        runs = {
+            name: products(batch_size)
+            if name == "products"
+            else prepared(name, options.network, batch_size, options.examples)
+            for name in names
+        }
         found = measure(runs, options.rounds, options.seconds)
         print(f"{options.network}, N = {batch_size}", flush=True)
         for name, values in found.items():
