@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from bnpbench.report.claims import Verdict
-from bnpbench.report.statistics import LEAST_PAIRS, Estimate
+from bnpbench.report.statistics import LEAST_PAIRS, Estimate, seeds_needed
 from bnpbench.report.text import fixed, significant
 from bnpbench.report.view import View
 
@@ -49,12 +49,16 @@ def advice(view: View, verdict: Verdict) -> str:
     distance = min(abs(estimate.value - bound) for bound in verdict.bounds if math.isfinite(bound))
     digits = significant(estimate.width, 2)
     head = f"Undecided: {name}: the interval reaches ±{digits}, the bound is {significant(distance, 2)} away"
-    if estimate.width > math.sqrt(_HOPELESS) * distance:
-        return f"{head}; the number lies on the bound, and no length of run will decide it."
-    needed = math.ceil(estimate.n * (estimate.width / distance) ** 2)
+    most = _HOPELESS * estimate.n
     if verdict.unit == "seeds":
-        return f"{head}; about {max(needed, estimate.n + 1)} seeds would decide it."
-    return f"{head}; about {fixed(needed, 0)} {verdict.unit} would decide it; {_remedy(view)}."
+        needed, remedy = seeds_needed(estimate.n, estimate.width, distance, most), ""
+    else:
+        root = estimate.width / distance if distance else math.inf
+        needed = math.ceil(estimate.n * root**2) if root**2 <= _HOPELESS else None
+        remedy = f"; {_remedy(view)}"
+    if needed is None:
+        return f"{head}; the number lies on the bound, and no length of run will decide it."
+    return f"{head}; about {fixed(needed, 0)} {verdict.unit} would decide it{remedy}."
 
 
 def _remedy(view: View) -> str:

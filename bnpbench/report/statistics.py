@@ -108,6 +108,20 @@ def mean_interval(values: Sequence[float]) -> Estimate:
     return Estimate(mean, n, mean - half, mean + half)
 
 
+def seeds_needed(n: int, width: float, distance: float, most: int) -> int | None:
+    """With how many seeds of the same spread Student's interval would be narrower than ``distance`` on each side.
+
+    Args:
+        n: seeds so far, at least two.
+        width: half the interval's width with them.
+        distance: positive.
+        most: answer None above it.
+    """
+    deviation = width * math.sqrt(n) / _student(n - 1)
+    counts = range(n + 1, most + 1)
+    return next((m for m in counts if _student(m - 1) * deviation < distance * math.sqrt(m)), None)
+
+
 def ratio_interval(ratios: Sequence[float]) -> Estimate:
     """The geometric mean over seeds of paired ratios, with Student's t interval of their logarithms."""
     if any(ratio < 0 for ratio in ratios):

@@ -19,6 +19,7 @@ from bnpbench.report.statistics import (
     outliers,
     ratio_interval,
     resampled_medians,
+    seeds_needed,
     unpaired_interval,
 )
 
@@ -193,3 +194,22 @@ def test_thousands_of_epochs_cost_no_more_than_a_few() -> None:
     found = median_interval(np.random.default_rng(0).normal(1, 0.1, 200_000).tolist())
     assert found.low is not None
     assert found.low < 1 < (found.high or 0)
+
+
+@pytest.mark.parametrize(("n", "distance"), [(2, 0.09), (3, 0.02), (5, 0.01)])
+def test_seeds_needed_make_the_interval_narrow_enough(n: int, distance: float) -> None:
+    deviation = 0.05
+
+    def half(count: int) -> float:
+        """Of count values with that standard deviation."""
+        values = np.resize([-1.0, 1.0], count - count % 2)
+        values = np.append(values, [0.0] * (count % 2))
+        width = mean_interval((values * deviation / np.std(values, ddof=1)).tolist()).width
+        assert width is not None
+        return width
+
+    needed = seeds_needed(n, half(n), distance, 1000)
+    assert needed is not None
+    assert needed > n
+    assert half(needed) < distance <= half(needed - 1) or needed == n + 1
+    assert seeds_needed(n, half(n), 1e-6, 1000) is None
