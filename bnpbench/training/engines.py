@@ -62,7 +62,7 @@ def compiled(step: Step, sample: tuple[Tensor, ...]) -> Preparation:
     graph.recompile()
     for parameter in step.parameters:
         parameter.grad = None  # what the trace left behind
-    options = {
+    options: dict[str, str | int | bool | Callable[..., Any]] = {
         "cpp_wrapper": step.labels.device.type == "cpu",
         "guard_filter_fn": torch.compiler.skip_all_guards_unsafe,  # every call is like the sample
         "reorder_for_locality": False,  # it moves sums over rows before the product that the gathered rows are for

@@ -80,7 +80,7 @@ def inject(folder: Path, kills: int, cells: int = 60, seed: int = 0) -> Tally:
         suites.append(suite)
     tally = Tally()
     while tally.kills.total() < kills:
-        suite = suites[tally.sweeps % len(suites)]
+        suite = suites[(seed + tally.sweeps) % len(suites)]
         out = suite.parent / f"sweep{tally.sweeps}"
         while True:
             process = start(suite, out)
