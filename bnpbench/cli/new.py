@@ -20,6 +20,7 @@ dataset = "digits"                       # digits, mnist, fashion-mnist, cifar10
 network = {{ kind = "fc", hidden = [100, 100] }}
 optimizer = {{ kind = "sgd", lr = 0.1 }}
 epochs = 10
+threads = 1                              # of a cell, on a CPU; without it all cores, too many for small networks
 
 [sweep]                                  # each key an axis; every combination is a cell
 method = ["vanilla", "bn", "bnp"]

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from bnpbench import datasets, networks
+from bnpbench.errors import BnpbenchError
 from bnpbench.execution.messages import Preflight
-from bnpbench.measure.costs import Costs
+from bnpbench.measure.costs import Columns, Costs
 from bnpbench.suite import Settings
 from bnpbench.training.accounting import costs
 
@@ -46,5 +47,12 @@ def preflight(request: Preflight) -> dict[str, Costs]:
 
 
 def _costs(settings: Settings, root: Path) -> Costs:
-    shape = datasets.describe(settings.dataset, root)
-    return costs(settings, networks.reads(settings.network, shape.input), shape.classes)
+    try:
+        shape = datasets.describe(settings.dataset, root)
+        return costs(settings, networks.reads(settings.network, shape.input), shape.classes)
+    except BnpbenchError:
+        raise
+    except Exception:
+        if not settings.plugins:
+            raise
+        return Costs(Columns())  # the cell will meet that error too, and end with its message

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of the ``cells`` table that need no training.
+    """Columns of the ``cells`` table that need no training; None where there is no answer.
 
     Attributes:
         parameters: trained numbers of the network.
@@ -23,8 +23,8 @@ class Columns:
             more than once, are not in it.
     """
 
-    parameters: int
-    flops_model: int
+    parameters: int | None = None
+    flops_model: int | None = None
     flops_method_predicted: int | None = None
     flops_method_counted: int | None = None
     flops_method_executed: int | None = None

@@ -35,8 +35,8 @@ _NOTE = (
     "the eager engine, launches (operators over the rate of operators that do next to nothing)."
 )
 _GET = (
-    "not known: the peak rates of this machine are not recorded; `bnpbench env --measure` measures them, and the next "
-    "`bnpbench run` records them, without measuring a finished cell again"
+    "not known: the peak rates of this machine are not recorded; bnpbench env --measure measures them, and the next "
+    "bnpbench run records them, without measuring a finished cell again"
 )
 
 

@@ -85,11 +85,13 @@ def _sections(comparison: Comparison) -> Iterable[Section]:
         f"{len(comparison.shared)} cells in both, {len(comparison.only_left)} only in the base, "
         f"{len(comparison.only_right)} only in the new results"
     )
-    yield Section(f"Comparison: {verdict}", (cells, *comparison.notes), level=1)
+    timed = [change for change in comparison.changes if change.change is not None]
+    unjudged = timed and all(change.judgement == "not judged" for change in timed)
+    warning = ("warning: no time was judged; the remarks say why",) if unjudged else ()
+    yield Section(f"Comparison: {verdict}", (cells, *warning, *comparison.notes), level=1)
     if bad:
         again = replace(_table(bad), records=())  # they stand in the tables below
         yield Section("Worse or different", tables=(again,))
-    timed = [change for change in comparison.changes if change.change is not None]
     if timed:
         yield Section("Times", tables=(_table(timed),))
     exact = [change for change in comparison.changes if change.change is None]

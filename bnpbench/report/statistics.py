@@ -247,9 +247,14 @@ def _distinct_choices(k: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int
 def _wider(within: Estimate, resamples: Array, k: int) -> Estimate:
     """The estimate with its interval widened to that over k cells.
 
-    The spread of k resampled cells is short by the factor sqrt((k - 1) / k), which is put back.
+    The spread of k resampled cells is short by the factor sqrt((k - 1) / k), which is put back: on a logarithmic scale
+    where all are positive, so that no time or ratio ends below 0.
     """
-    spread = within.value + (resamples - within.value) * math.sqrt(k / (k - 1))
+    root = math.sqrt(k / (k - 1))
+    if within.value > 0 and resamples.min() > 0:
+        spread = within.value * (resamples / within.value) ** root
+    else:
+        spread = within.value + (resamples - within.value) * root
     over = _between(within.value, within.n, spread)
     low = min(bound for bound in (within.low, over.low) if bound is not None)
     high = max(bound for bound in (within.high, over.high) if bound is not None)

@@ -40,7 +40,7 @@ class MethodPlugin(Labelled):
 
     def layer(self, features: int, spatial_dims: int, site: str) -> Any:
         """The module that normalizes (N, features, *spatial) after the layer named ``site``."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} defines no layer()")
 
 
 class NetworkPlugin(Options):
@@ -55,7 +55,7 @@ class NetworkPlugin(Options):
             input_shape: of one example.
             classes: outputs.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} defines no build()")
 
 
 class DatasetPlugin(Options):
@@ -63,11 +63,11 @@ class DatasetPlugin(Options):
 
     def shape(self) -> DataShape:
         """What is known of it before anything is loaded."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} defines no shape()")
 
     def load(self) -> Any:
         """Training examples (n, *shape) in float32 and labels (n,) in int64, then the same for the test."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} defines no load()")
 
 
 SETTING_OF: dict[type[Options], str] = {MethodPlugin: "method", NetworkPlugin: "network", DatasetPlugin: "dataset"}

@@ -33,7 +33,7 @@ batch_size = 8
 epochs = 1
 threads = 1
 [sweep]
-seed = {seeds}
+seed = [{seeds}]
 """
 
 
@@ -54,7 +54,7 @@ def main() -> int:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)
-        suite(folder, SUITE.format(seeds=list(range(1, asked.cells + 1))), "nothing.toml")
+        suite(folder, SUITE.format(seeds=", \n".join(map(str, range(1, asked.cells + 1)))), "nothing.toml")
         address = "local"
         if asked.node:
             nodes = stack.enter_context(RayNodes())

@@ -35,6 +35,9 @@ class Faulty(MethodPlugin):
         import os
         from torch import nn
 
+        if self.how == "build":
+            return nn.RMSNrm(features)
+
         class Layer(nn.Module):
             def forward(this, x):
                 if not x.is_meta:
@@ -140,13 +143,16 @@ def test_a_plugin_outside_the_suites_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_fault_in_a_plugin_ends_its_cell_only(tmp_path: Path) -> None:
-    methods = '["vanilla", "faulty", { kind = "faulty", how = "exit" }]\n[measure]\ninterleave = ["method"]'
+    faulty = ", ".join(f'{{ kind = "faulty", how = "{how}" }}' for how in ("raise", "exit", "build"))
+    methods = f'["vanilla", {faulty}]\n[measure]\ninterleave = ["method"]'
     suite = SUITE.partition("method = ")[0] + "method = " + methods
     results = run_suite(load_suite(write(tmp_path, suite), allow_plugins=True), tmp_path / "out")
     cells = results.cells.set_index("label")
     assert cells.status["vanilla"] == "ok"
     assert cells.status["faulty"] == "error"
     assert "ArithmeticError: no such number" in cells.message["faulty"]
+    assert cells.status["faulty(how=build)"] == "error"
+    assert "RMSNrm" in cells.message["faulty(how=build)"]
     assert cells.status["faulty(how=exit)"] == "crashed"
     assert "exit code 7" in cells.message["faulty(how=exit)"]
 

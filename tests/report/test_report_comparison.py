@@ -79,7 +79,9 @@ def test_what_all_methods_share_or_the_machine_is_told_apart_from_a_method(make:
 
 def test_the_threshold_can_be_chosen(make: Make) -> None:
     base, new = measured(make, "base"), measured(make, "new", 1.1, only="bnp")
-    assert compare(base, new, max_slowdown=0.2).exit_code == 0
+    fine = compare(base, new, max_slowdown=0.2)
+    assert fine.exit_code == 0
+    assert "no time was judged" not in fine.render()
     assert compare(base, new, max_slowdown=0.02).exit_code == 1
 
 
@@ -92,6 +94,7 @@ def test_few_epochs_are_not_judged(make: Make) -> None:
     comparison = compare(*sides)
     assert judged(comparison, "seconds per epoch") == {"not judged"}
     assert comparison.exit_code == 0
+    assert "warning: no time was judged" in comparison.render()
 
 
 @pytest.mark.parametrize(

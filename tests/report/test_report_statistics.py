@@ -213,3 +213,13 @@ def test_seeds_needed_make_the_interval_narrow_enough(n: int, distance: float) -
     assert needed > n
     assert half(needed) < distance <= half(needed - 1) or needed == n + 1
     assert seeds_needed(n, half(n), 1e-6, 1000) is None
+
+
+def test_no_interval_of_times_ends_below_zero() -> None:
+    estimate = cells_interval([[1.9] * 3, [13.0, 12.0, 14.0], [1.8, 2.0, 1.9]])
+    assert estimate.low is not None
+    assert estimate.high is not None
+    assert 0 < estimate.low <= estimate.value <= estimate.high
+    mirrored = cells_interval([[value - 5 for value in values] for values in ([1.9] * 3, [13.0, 12.0, 14.0])])
+    assert mirrored.low is not None
+    assert mirrored.low < 0
