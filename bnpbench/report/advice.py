@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from bnpbench.report.claims import Verdict
-from bnpbench.report.statistics import LEAST_PAIRS, Estimate, seeds_needed
+from bnpbench.report.statistics import LEAST_PAIRS, Estimate, student
 from bnpbench.report.text import fixed, significant
 from bnpbench.report.view import View
 
@@ -49,16 +49,29 @@ def advice(view: View, verdict: Verdict) -> str:
     distance = min(abs(estimate.value - bound) for bound in verdict.bounds if math.isfinite(bound))
     digits = significant(estimate.width, 2)
     head = f"Undecided: {name}: the interval reaches ±{digits}, the bound is {significant(distance, 2)} away"
-    most = _HOPELESS * estimate.n
     if verdict.unit == "seeds":
-        needed, remedy = seeds_needed(estimate.n, estimate.width, distance, most), ""
+        needed, remedy = seeds_needed(estimate.n, estimate.width, distance, _HOPELESS * estimate.n), ""
     else:
-        root = estimate.width / distance if distance else math.inf
-        needed = math.ceil(estimate.n * root**2) if root**2 <= _HOPELESS else None
+        times = (estimate.width / distance) ** 2 if distance else math.inf
+        needed = math.ceil(times * estimate.n) if times <= _HOPELESS else None
         remedy = f"; {_remedy(view)}"
     if needed is None:
         return f"{head}; the number lies on the bound, and no length of run will decide it."
     return f"{head}; about {fixed(needed, 0)} {verdict.unit} would decide it{remedy}."
+
+
+def seeds_needed(n: int, width: float, distance: float, most: int) -> int | None:
+    """With how many seeds of the same spread Student's interval would be narrower than ``distance`` on each side.
+
+    Args:
+        n: seeds so far, at least two.
+        width: half the interval's width with them.
+        distance: positive.
+        most: answer None above it.
+    """
+    deviation = width * math.sqrt(n) / student(n - 1)
+    counts = range(n + 1, most + 1)
+    return next((m for m in counts if student(m - 1) * deviation < distance * math.sqrt(m)), None)
 
 
 def _remedy(view: View) -> str:

@@ -25,7 +25,6 @@ _LARGEST_RESAMPLE = 5000
 OUTLIER_SCORE = 3.5  # Iglewicz and Hoaglin's bound for the modified z-score
 
 _TAILS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
-_TAIL_POSITIONS = [round(tail * (RESAMPLES - 1)) for tail in _TAILS]
 _SEED = 20_221_201
 _QUIET = np.errstate(over="ignore", invalid="ignore", divide="ignore")  # absurd input: infinite or no number, as it is
 Array = npt.NDArray[np.float64]
@@ -70,10 +69,7 @@ def median_interval(values: Sequence[float]) -> Estimate:
     if n < LEAST_PAIRS:
         return Estimate(value, n, reason=f"n = {n} of {LEAST_PAIRS}")
     lower, upper, counts = _distinct_ranks(n)
-    medians = (ordered[lower] + ordered[upper]) / 2
-    order = np.argsort(medians)
-    low, high = medians[order][np.searchsorted(np.cumsum(counts[order]), _TAIL_POSITIONS, side="right")]
-    return Estimate(value, n, float(low), float(high))
+    return _between(value, n, (ordered[lower] + ordered[upper]) / 2, counts)
 
 
 @_QUIET
@@ -103,23 +99,9 @@ def mean_interval(values: Sequence[float]) -> Estimate:
         infinite = sum(map(math.isinf, values))
         return Estimate(float(np.median(values)), n, reason=f"{infinite} of {n} infinite")
     sample = np.asarray(values, dtype=np.float64)
-    half = _student(n - 1) * float(np.std(sample, ddof=1)) / math.sqrt(n)
+    half = student(n - 1) * float(np.std(sample, ddof=1)) / math.sqrt(n)
     mean = float(np.mean(sample))
     return Estimate(mean, n, mean - half, mean + half)
-
-
-def seeds_needed(n: int, width: float, distance: float, most: int) -> int | None:
-    """With how many seeds of the same spread Student's interval would be narrower than ``distance`` on each side.
-
-    Args:
-        n: seeds so far, at least two.
-        width: half the interval's width with them.
-        distance: positive.
-        most: answer None above it.
-    """
-    deviation = width * math.sqrt(n) / _student(n - 1)
-    counts = range(n + 1, most + 1)
-    return next((m for m in counts if _student(m - 1) * deviation < distance * math.sqrt(m)), None)
 
 
 def ratio_interval(ratios: Sequence[float]) -> Estimate:
@@ -152,7 +134,7 @@ def power_law(columns: Sequence[Sequence[float]], values: Sequence[float]) -> li
         return []
     variance = float(np.sum((logs - design @ solution) ** 2)) / free
     errors = np.sqrt(variance * np.diag(np.linalg.inv(design.T @ design)))
-    halves = _student(free) * errors
+    halves = student(free) * errors
     pairs = zip(solution[1:].tolist(), halves[1:].tolist(), strict=True)
     return [Estimate(exponent, len(values), exponent - half, exponent + half) for exponent, half in pairs]
 
@@ -180,7 +162,7 @@ def cells_interval(cells: Sequence[Sequence[float]]) -> Estimate:
     """The median over the epochs of several cells, each measured by a process of its own.
 
     The interval is the wider of two on each side: over the epochs of these cells, and over the cells. Where processes
-    differ by 3 % and their epochs by 5 %, it held the truth in 84, 88 and 91 % of 1,000 simulations with 3, 4 and 6.
+    differ by 3 % and their 20 epochs by 5 %, it held the truth in 83, 87 and 89 % of 1,000 simulations with 3, 4, 6.
 
     Args:
         cells: for each cell the values of its epochs: times, or ratios or differences of paired times.
@@ -188,14 +170,15 @@ def cells_interval(cells: Sequence[Sequence[float]]) -> Estimate:
     within = median_interval([value for values in cells for value in values])
     if len(cells) == 1 or within.low is None or within.low == within.high:
         return within
-    size = min(max(map(len, cells)), max(_LARGEST_RESAMPLE // len(cells), 20))
+    k, size = len(cells), min(max(map(len, cells)), max(_LARGEST_RESAMPLE // len(cells), 20))
     ordered = [np.sort(np.asarray(values, dtype=np.float64)) for values in cells]
-    evenly = np.stack([values[_even_ranks(size, len(values))] for values in ordered])
-    choices, which = _distinct_choices(len(cells))
-    pooled = evenly[choices].reshape(len(choices), -1)
-    middle = [(pooled.shape[1] - 1) // 2, pooled.shape[1] // 2]
-    medians = np.partition(pooled, middle, axis=1)[:, middle].mean(axis=1)
-    return _wider(within, medians[which], len(cells))
+    evenly = np.concatenate([values[_even_ranks(size, len(values))] for values in ordered])
+    order = np.argsort(evenly)
+    choices, counts = _distinct_choices(k)
+    below = np.cumsum(choices[:, order // size], axis=1, dtype=np.int32)  # how many of a choice's values, rank by rank
+    lower, upper = (np.sum(below <= middle, axis=1) for middle in ((k * size - 1) // 2, k * size // 2))
+    values = evenly[order]
+    return _wider(within, (values[lower] + values[upper]) / 2, counts, k)
 
 
 @_QUIET
@@ -221,14 +204,10 @@ def change_interval(base: Sequence[Sequence[float]], new: Sequence[Sequence[floa
     ]
     change = _between(value, n, np.mean(drawn, axis=0))
     if len(pairs) > 1:
-        change = _wider(change, logs[_chosen(len(pairs))].mean(axis=1), len(pairs))
+        choices, counts = _distinct_choices(len(pairs))
+        change = _wider(change, choices @ logs / len(pairs), counts, len(pairs))
     low, high = (None if bound is None else _exponential(bound) for bound in (change.low, change.high))
     return Estimate(_exponential(value), n, low, high)
-
-
-def _chosen(k: int) -> npt.NDArray[np.int64]:
-    """Which of k cells each resample of them takes."""
-    return np.random.default_rng((_SEED, k)).integers(0, k, (_CELL_RESAMPLES, k))
 
 
 @cache
@@ -238,13 +217,16 @@ def _even_ranks(size: int, n: int) -> npt.NDArray[np.int64]:
 
 
 @cache
-def _distinct_choices(k: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The choices of ``_chosen`` in any order, each once (126 for k = 5), and which of them each resample is."""
-    choices, which = np.unique(np.sort(_chosen(k), axis=1), axis=0, return_inverse=True)
-    return choices, which.reshape(-1)
+def _distinct_choices(k: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """How often a resample of k cells takes each of them: every such choice (126 for k = 5), and how many made it."""
+    chosen = np.random.default_rng((_SEED, k)).integers(0, k, (_CELL_RESAMPLES, k))
+    rows = k * np.arange(_CELL_RESAMPLES)[:, None]
+    taken = np.bincount((rows + chosen).ravel(), minlength=_CELL_RESAMPLES * k).reshape(-1, k)
+    choices, counts = np.unique(taken.astype(np.int32), axis=0, return_counts=True)
+    return choices, counts
 
 
-def _wider(within: Estimate, resamples: Array, k: int) -> Estimate:
+def _wider(within: Estimate, resamples: Array, counts: npt.NDArray[np.int64], k: int) -> Estimate:
     """The estimate with its interval widened to that over k cells.
 
     The spread of k resampled cells is short by the factor sqrt((k - 1) / k), which is put back: on a logarithmic scale
@@ -255,7 +237,7 @@ def _wider(within: Estimate, resamples: Array, k: int) -> Estimate:
         spread = within.value * (resamples / within.value) ** root
     else:
         spread = within.value + (resamples - within.value) * root
-    over = _between(within.value, within.n, spread)
+    over = _between(within.value, within.n, spread, counts)
     low = min(bound for bound in (within.low, over.low) if bound is not None)
     high = max(bound for bound in (within.high, over.high) if bound is not None)
     return Estimate(within.value, within.n, low, high)
@@ -290,13 +272,21 @@ def _distinct_ranks(n: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64
 
 
 @cache
-def _student(degrees: int) -> float:
+def student(degrees: int) -> float:
+    """The quantile of Student's t that bounds a 95 % interval."""
     return float(stdtrit(degrees, _TAILS[1]))
 
 
-def _between(value: float, n: int, resamples: Array) -> Estimate:
-    positions = [round(tail * (len(resamples) - 1)) for tail in _TAILS]
-    low, high = np.partition(resamples, positions)[positions]
+def _between(value: float, n: int, resamples: Array, counts: npt.NDArray[np.int64] | None = None) -> Estimate:
+    """The estimate with the bounds between which 95 % of the resamples lie; each occurred so many times, or once."""
+    if counts is None:
+        positions = [round(tail * (len(resamples) - 1)) for tail in _TAILS]
+        low, high = np.partition(resamples, positions)[positions]
+    else:
+        order = np.argsort(resamples)
+        upto = np.cumsum(counts[order])
+        positions = [round(tail * (int(upto[-1]) - 1)) for tail in _TAILS]
+        low, high = resamples[order][np.searchsorted(upto, positions, side="right")]
     return Estimate(value, n, float(low), float(high))
 
 

@@ -6,7 +6,8 @@ Runs one small suite again and again on this machine, unchanged twice as often a
 program is a copy of the package whose BNP waits in a busy loop before each step, for a tenth of the median step that
 the two runs before it measured. Printed: in how many pairs of runs the intervals of the bnp/vanilla ratio overlap, how
 often `compare` finds the slow-down, how often it raises an alarm where nothing changed, whether neighbours that keep
-all cores busy for the first half of a run move the ratio, and the coverage of the interval over seeds, simulated.
+all cores busy for the first half of a run move the ratio, and the coverage of the intervals over seeds and over
+cells, simulated.
 """
 
 from __future__ import annotations
@@ -138,6 +139,17 @@ def coverage(n: int, trials: int = 20_000) -> float:
     return sum(e.low <= 0 <= e.high for e in map(mean_interval, draws.tolist())) / trials
 
 
+def coverage_over_cells(k: int, epochs: int = 20, trials: int = 1000) -> float:
+    """How often the interval over k cells holds the truth where these differ by 3 % and their epochs by 5 %."""
+    random = np.random.default_rng(k)
+    held = 0
+    for _ in range(trials):
+        cells = [(1 + 0.03 * random.standard_normal()) * (1 + 0.05 * random.standard_normal(epochs)) for _ in range(k)]
+        estimate = cells_interval(cells)
+        held += estimate.low <= 1 <= estimate.high
+    return held / trials
+
+
 def told(e: Estimate) -> str:
     return f"{e.value:.3f} [{e.low:.3f}, {e.high:.3f}]"
 
@@ -159,6 +171,8 @@ def main() -> None:
 
     for n in (2, 3, 5):
         print(f"coverage of the interval over {n} seeds, simulated: {coverage(n):.3f}", flush=True)
+    for k in (3, 4, 6):
+        print(f"coverage of the interval over {k} cells, simulated: {coverage_over_cells(k):.3f}", flush=True)
     same, slow = [folder / f"same{i}" for i in range(2 * runs)], [folder / f"slow{i}" for i in range(runs)]
     for i in range(runs):
         pair = same[2 * i : 2 * i + 2]
