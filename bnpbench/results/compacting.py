@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from urllib.parse import unquote
@@ -13,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bnpbench.errors import ResultsError
-from bnpbench.results.folder import parts_of, read_environment
+from bnpbench.results.folder import parts_of, read_environment, with_key
 from bnpbench.results.part import discard, sync
 from bnpbench.results.reading import environment_folders
 from bnpbench.results.schema import CELLS
@@ -47,19 +46,18 @@ def _compact(folder: Path) -> int:
         cells = tables["cells"]
         blocks = pc.unique(cells.column("block")).drop_null().to_pylist()
         _allow_open_files(len(blocks))
-        held = _strings(block for block in blocks if stack.enter_context(store.lock(block, wait=False)))
-        parts = _stamps(folder / "cells")  # again: a run may have written before its lock was ours
-        unread = {
-            path.stem for path, _ in damaged if path.parent == folder / "cells"
-        }  # what they replaced stays merged
-        merged = pc.invert(pc.is_in(cells.column("key"), _strings(set(parts) - unread)))
-        same = _strings(key for key, stamp in parts.items() if before.get(key) == stamp and key not in unread)
-        ours = pc.is_in(cells.column("block"), held)
-        whole = pc.or_(merged, pc.and_(ours, pc.is_in(cells.column("key"), same)))
-        keys = cells.filter(whole).column("key")
+        held = [block for block in blocks if stack.enter_context(store.lock(block, wait=False))]
+        unread = {path.stem for path, _ in damaged if path.parent == folder / "cells"}  # the parts stay where they are
+        # again: a run may have written before its lock was ours
+        parts = {key: stamp for key, stamp in _stamps(folder / "cells").items() if key not in unread}
+        merged = pc.invert(with_key(cells, parts))
+        read = with_key(cells, (key for key, stamp in parts.items() if before.get(key) == stamp))
+        ours = pc.is_in(cells.column("block"), pa.array(held, pa.string()))
+        whole = pc.or_(merged, pc.and_(ours, read))
+        keys = cells.filter(whole).column("key").to_pylist()
         with writing(folder):
             for kind in ("epochs", "steps", "cells"):  # as in a commit, cells last
-                _write(folder / f"{kind}.parquet", tables[kind].filter(pc.is_in(tables[kind].column("key"), keys)))
+                _write(folder / f"{kind}.parquet", tables[kind].filter(with_key(tables[kind], keys)))
             sync(folder)
             needless = set(cells.filter(pc.and_(whole, ours)).column("key").to_pylist()) - unread
             for kind in ("cells", "epochs", "steps"):
@@ -94,10 +92,6 @@ def _stamps(folder: Path) -> dict[str, tuple[int, int]]:
             status = path.stat()
             found[key] = status.st_ino, status.st_mtime_ns
     return found
-
-
-def _strings(texts: Iterable[str]) -> pa.Array:
-    return pa.array(texts, pa.string())
 
 
 def _write(path: Path, table: pa.Table) -> None:

@@ -36,9 +36,14 @@ def read_environment(folder: Path, damaged: list[tuple[Path, str]]) -> dict[str,
     whole = [key for key, cell in cells.items() if _is_whole(parts["cells"][key], cell, counts, damaged)]
     compacted = _read_compacted(folder, list(cells), damaged)
     return {
-        kind: pa.concat_tables([_of(whole, table), *([compacted[kind]] if kind in compacted else [])])
+        kind: pa.concat_tables([table.filter(with_key(table, whole)), compacted.get(kind, table.slice(0, 0))])
         for kind, table in tables.items()
     }
+
+
+def with_key(table: pa.Table, keys: Iterable[str]) -> pa.ChunkedArray:
+    """Which rows have one of these keys."""
+    return pc.is_in(table.column("key"), pa.array(keys, pa.string()))
 
 
 def parts_of(folder: Path) -> dict[str, Path]:
@@ -147,9 +152,5 @@ def _read_compacted(folder: Path, newer: list[str], damaged: list[tuple[Path, st
             except DamagedError as reason:
                 damaged.append((path, f"left out with all that was merged: {reason}"))
                 return {}
-            tables[kind] = table.filter(pc.invert(pc.is_in(table.column("key"), pa.array(newer, pa.string()))))
+            tables[kind] = table.filter(pc.invert(with_key(table, newer)))
     return tables
-
-
-def _of(keys: list[str], table: pa.Table) -> pa.Table:
-    return table.filter(pc.is_in(table.column("key"), pa.array(keys, pa.string())))
