@@ -4,7 +4,8 @@
 
 The parent, a child that measures, or the whole process group gets SIGKILL or SIGTERM some random time after the first
 cell of that start began; then the same command goes on. When a sweep of 60 cells is whole, it is compared with the
-undisturbed one, and another begins, until so many kills have landed.
+undisturbed one, and another begins, until so many kills have landed. Sweeps of cells alone and of cells in turn
+alternate; with an odd seed the one in turn is the first.
 """
 
 from __future__ import annotations

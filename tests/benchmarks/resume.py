@@ -9,7 +9,6 @@ DATA holds CIFAR-10. About a quarter of an hour on two cores.
 from __future__ import annotations
 
 import argparse
-import io
 import os
 import signal
 import subprocess
@@ -17,9 +16,8 @@ import sys
 import time
 from pathlib import Path
 
-import pandas as pd
-
 from bnpbench import read_results
+from tests.kept import kept
 from tests.timeless import timeless
 
 RESUMED = """
@@ -86,18 +84,12 @@ def start(suite: Path, out: Path, data: Path, *more: str) -> subprocess.Popen[by
 def kill_after(process: subprocess.Popen[bytes], out: Path, epochs: int) -> None:
     """Kill the whole group once the state after so many epochs is kept."""
     while process.poll() is None:
-        kept = list(out.glob("resumed/*/epochs/*.partial.parquet"))
-        if kept and list(out.glob("resumed/*/checkpoints/*.pt")) and rows(kept[0]) >= epochs:
+        if len(kept(out)) >= epochs:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             return
         time.sleep(0.02)
     raise RuntimeError("it was over before it could be killed")
-
-
-def rows(part: Path) -> int:
-    """Of a part that is replaced now and then: read at once, not opened twice."""
-    return len(pd.read_parquet(io.BytesIO(part.read_bytes())))
 
 
 def alike(one: Path, two: Path) -> bool:
@@ -128,9 +120,7 @@ def main() -> int:
             assert start(place / "resumed.toml", place / out, data).wait() == 0
         same = alike(place / "killed", place / "whole")
         faults += not same
-        print(
-            f"{name}, killed after the second and third of five epochs: {'equal' if same else 'NOT equal'}", flush=True
-        )
+        print(f"{name}, killed after the second and third of five epochs: {verdict(same)}", flush=True)
     (folder / "twice.toml").write_text(TWICE)
     for out in ("first", "second"):
         assert start(folder / "twice.toml", folder / out, data, "--jobs", "2").wait() == 0

@@ -43,6 +43,8 @@ class Random(Resident):
 
 def prepared(run: str, network: str, batch_size: int, count: int) -> tuple[Any, list[Any]]:
     """The call of a run's step, and arguments for some of them."""
+    if run == "products":
+        return products(batch_size)
     kind, *others = run.split("/")
     engine = next((other for other in others if other in ENGINES), "eager")
     memory_format = "channels_last" if "channels_last" in others else "contiguous"
@@ -131,12 +133,7 @@ def main() -> None:
     for batch_size in map(int, options.batch_sizes.split(",")):
         torch._dynamo.reset()
         names = [name for name in options.runs.split(",") if batch_size > 1 or name.split("/")[0] != "bn"]
-        runs = {
-            name: products(batch_size)
-            if name == "products"
-            else prepared(name, options.network, batch_size, options.examples)
-            for name in names
-        }
+        runs = {name: prepared(name, options.network, batch_size, options.examples) for name in names}
         found = measure(runs, options.rounds, options.seconds)
         print(f"{options.network}, N = {batch_size}", flush=True)
         for name, values in found.items():

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import pandas as pd
 import psutil
 import pytest
 
@@ -19,6 +18,7 @@ from tests.command import SUITE, bnpbench, start, suite
 from tests.execution.test_interruption import LONG
 from tests.execution.test_plugins import PLUGIN
 from tests.execution.test_plugins import SUITE as PLUGIN_SUITE
+from tests.kept import kept
 from tests.raynodes import RAY, RayNodes
 from tests.timeless import timeless
 
@@ -95,7 +95,7 @@ def test_a_long_cell_goes_on_on_another_node_from_what_came_back(cluster: RayNod
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    before = pd.read_parquet(next(tmp_path.glob("results/long/*/epochs/*.partial.parquet")))
+    before = kept(tmp_path / "results")
     busy = next(node for node in cluster.nodes if cluster.is_busy(node))
     cluster.lose(busy)
     cluster.add()
@@ -129,8 +129,8 @@ def test_a_stop_keeps_what_is_finished_and_leaves_no_process(
     done = ours.cells[ours.cells.status == "ok"]
     assert 3 <= len(done) < 40
     assert set(ours.cells.status) == {"ok", "interrupted"}
-    kept = theirs.cells[theirs.cells.key.isin(done.key)]
-    assert timeless(done, "worker").equals(timeless(kept, "worker"))
+    same = theirs.cells[theirs.cells.key.isin(done.key)]
+    assert timeless(done, "worker").equals(timeless(same, "worker"))
 
 
 @needs_ray

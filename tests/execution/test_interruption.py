@@ -9,12 +9,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import pandas as pd
 import psutil
 import pytest
 
 from bnpbench import read_results
 from tests.command import SUITE, bnpbench, start, suite
+from tests.kept import kept
 from tests.timeless import timeless
 
 MANY = SUITE.replace("seed = [1, 2]", "seed = [1, 2, 3, 4, 5, 6, 7, 8]").replace("epochs = 2", "epochs = 25")
@@ -125,11 +125,7 @@ def test_a_long_cell_goes_on_from_its_last_epoch_bit_for_bit(tmp_path: Path) -> 
         suite(tmp_path / name, LONG, "long.toml")
     process = start("run", "long.toml", cwd=tmp_path / "killed")
     deadline = time.monotonic() + 100
-    while True:  # killed once the second epoch's state is kept
-        kept = list(tmp_path.glob("killed/results/long/*/epochs/*.partial.parquet"))
-        saved = list(tmp_path.glob("killed/results/long/*/checkpoints/*.pt"))
-        if kept and saved and len(pd.read_parquet(kept[0])) == 2:
-            break
+    while len(kept(tmp_path / "killed" / "results")) != 2:  # killed once the second epoch's state is kept
         assert time.monotonic() < deadline
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGKILL)

@@ -17,6 +17,7 @@ from bnpbench import read_results
 from bnpbench.errors import DeviceError
 from bnpbench.execution.precheck import demand_devices
 from tests.command import bnpbench, start, suite
+from tests.kept import kept
 from tests.timeless import timeless
 
 LONG = """
@@ -83,12 +84,7 @@ def test_two_devices_give_the_rows_of_one(tmp_path: Path) -> None:
 
 
 def test_a_rank_killed_in_the_third_epoch(running: subprocess.Popen[str], tmp_path: Path) -> None:
-    def in_the_third_epoch() -> bool:
-        kept = list(tmp_path.glob("results/long/*/epochs/*.partial.parquet"))
-        saved = list(tmp_path.glob("results/long/*/checkpoints/*.pt"))
-        return bool(kept and saved) and len(pd.read_parquet(kept[0])) == 2
-
-    wait_for(in_the_third_epoch, running)
+    wait_for(lambda: len(kept(tmp_path / "results")) == 2, running)
     first, second = ranks(running)
     second.kill()
     _, errors = running.communicate(timeout=200)
