@@ -131,16 +131,12 @@ class Running:
         if options.standardize:  # sigma~^2 = sigma^2 + eps1 max(sigma^2) + eps2, the maximum over each group
             torch.add(variance, self._largest(variance), alpha=options.eps1, out=self.inverse)
             self.inverse.add_(options.eps2).reciprocal_()
-        means = None
+        means = {layer: layer.running_mean for layer in self.layers}
         if options.batch or not options.center:
             mean = statistics[: self.length] if options.center else self.zeros
             means = dict(zip(self.layers, torch.split(mean, self.sizes), strict=True))
         self.terms = {
-            layer: (
-                layer.running_mean if means is None else means[layer],
-                layer.inverse_variance,
-                scale if options.scale else 1.0,
-            )
+            layer: (means[layer], layer.inverse_variance, scale if options.scale else 1.0)
             for layer, scale in scales.items()
         }
         return self.terms

@@ -50,9 +50,7 @@ def _costs(settings: Settings, root: Path) -> Costs:
     try:
         shape = datasets.describe(settings.dataset, root)
         return costs(settings, networks.reads(settings.network, shape.input), shape.classes)
-    except BnpbenchError:
-        raise
-    except Exception:
-        if not settings.plugins:
+    except Exception as error:
+        if isinstance(error, BnpbenchError) or not settings.plugins:
             raise
         return Costs(Columns())  # the cell will meet that error too, and end with its message

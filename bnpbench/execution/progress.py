@@ -105,7 +105,7 @@ class Reporter(Silent):
 
     def share(self) -> float:
         """The part of this run's epochs that is over, by the time they take."""
-        ahead = sum(self._an_epoch(size) * epochs for size, epochs in self.ahead.items() if epochs)
+        ahead = sum(self._an_epoch(size) * epochs for size, epochs in self.ahead.items())
         over = sum(self.seconds.values())
         return over / (over + ahead) if ahead else 1.0
 

@@ -62,12 +62,16 @@ def compiled(step: Step, sample: tuple[Tensor, ...]) -> Preparation:
     graph.recompile()
     for parameter in step.parameters:
         parameter.grad = None  # what the trace left behind
-    options: dict[str, str | int | bool | Callable[..., Any]] = {
-        "cpp_wrapper": step.labels.device.type == "cpu",
-        "guard_filter_fn": torch.compiler.skip_all_guards_unsafe,  # every call is like the sample
-        "reorder_for_locality": False,  # it moves sums over rows before the product that the gathered rows are for
-    }
-    call = torch.compile(graph, fullgraph=True, dynamic=False, options=options)
+    call = torch.compile(
+        graph,
+        fullgraph=True,
+        dynamic=False,
+        options={
+            "cpp_wrapper": step.labels.device.type == "cpu",
+            "guard_filter_fn": torch.compiler.skip_all_guards_unsafe,  # every call is like the sample
+            "reorder_for_locality": False,  # it moves sums over rows before the product that the gathered rows are for
+        },
+    )
     before = counters["stats"]["unique_graphs"]
     hits, misses = counters["inductor"]["fxgraph_cache_hit"], counters["inductor"]["fxgraph_cache_miss"]
     with torch.no_grad():
