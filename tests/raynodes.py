@@ -34,6 +34,7 @@ class RayNodes:
         self.patch.setenv("RAY_AUTH_MODE", "token")
         self.patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
         self.patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        self.patch.setenv("RAY_health_check_period_ms", "500")  # a dead node is missed after 3 s, not 15
         self.folder = Path(tempfile.mkdtemp(prefix="ray-"))  # short: Ray makes sockets below it
         self.nodes: list[subprocess.Popen[bytes]] = []
         with socket.socket() as free:

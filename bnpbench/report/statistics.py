@@ -218,7 +218,7 @@ def _even_ranks(size: int, n: int) -> npt.NDArray[np.int64]:
 
 @cache
 def _distinct_choices(k: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """How often a resample of k cells takes each of them: every choice once (up to 126 for k = 5), and how many made it."""
+    """How often a resample of k cells takes each of them: each choice once (up to 126 for k = 5), and its count."""
     chosen = np.random.default_rng((_SEED, k)).integers(0, k, (_CELL_RESAMPLES, k))
     rows = k * np.arange(_CELL_RESAMPLES)[:, None]
     taken = np.bincount((rows + chosen).ravel(), minlength=_CELL_RESAMPLES * k).reshape(-1, k)

@@ -114,8 +114,11 @@ class Ray:
 
     def close(self) -> None:
         """Leave the cluster; one that was started here ends."""
-        sys.stdout = self.stdout
-        self.ray.shutdown()
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):  # messages that Ray held back, to print like ones together
+                self.ray.shutdown()
+        finally:
+            sys.stdout = self.stdout
 
     def _on(self, node: Node) -> Any:
         return self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node.id, soft=False)
