@@ -175,8 +175,9 @@ def cells_interval(cells: Sequence[Sequence[float]]) -> Estimate:
     evenly = np.concatenate([values[_even_ranks(size, len(values))] for values in ordered])
     order = np.argsort(evenly)
     choices, counts = _distinct_choices(k)
-    below = np.cumsum(choices[:, order // size], axis=1, dtype=np.int32)  # how many of a choice's values, rank by rank
-    lower, upper = (np.sum(below <= middle, axis=1) for middle in ((k * size - 1) // 2, k * size // 2))
+    upto = np.cumsum(np.arange(k)[:, None] == order // size, axis=1)  # each cell's values up to a rank
+    below = choices @ upto.astype(np.float64)  # each choice's
+    lower, upper = (np.argmax(below > middle, axis=1) for middle in ((k * size - 1) // 2, k * size // 2))
     values = evenly[order]
     return _wider(within, (values[lower] + values[upper]) / 2, counts, k)
 
@@ -217,13 +218,13 @@ def _even_ranks(size: int, n: int) -> npt.NDArray[np.int64]:
 
 
 @cache
-def _distinct_choices(k: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+def _distinct_choices(k: int) -> tuple[Array, npt.NDArray[np.int64]]:
     """How often a resample of k cells takes each of them: each choice once (up to 126 for k = 5), and its count."""
     chosen = np.random.default_rng((_SEED, k)).integers(0, k, (_CELL_RESAMPLES, k))
     rows = k * np.arange(_CELL_RESAMPLES)[:, None]
     taken = np.bincount((rows + chosen).ravel(), minlength=_CELL_RESAMPLES * k).reshape(-1, k)
-    choices, counts = np.unique(taken.astype(np.int32), axis=0, return_counts=True)
-    return choices, counts
+    choices, counts = np.unique(taken, axis=0, return_counts=True)
+    return choices.astype(np.float64), counts
 
 
 def _wider(within: Estimate, resamples: Array, counts: npt.NDArray[np.int64], k: int) -> Estimate:
