@@ -28,8 +28,8 @@ from torch import Tensor
 # float32 mean stays far below what a variance of 1e-8 times the squared mean would notice; longer inputs go in pieces.
 _ROWS_PER_PASS = 8192
 
-# Where the compiler's own sums over columns are slower than that kernel, which goes row by row.
-_ROWS_OF_KERNEL, _COLUMNS_OF_KERNEL = 48, 1000
+# So many rows a compiled step adds up at once: all rows of a column at once would cost it a page each.
+_ROWS_PER_BLOCK = 16
 
 
 def batch_statistics(
@@ -242,10 +242,9 @@ def _over_taps(vector: Tensor, groups: int, taps: int, channels_last: bool) -> T
 
 def _statistics_of_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of the columns of (R, n)."""
-    count, columns = rows.shape
-    if torch.compiler.is_compiling() and rows.is_cpu and (count < _ROWS_OF_KERNEL or columns < _COLUMNS_OF_KERNEL):
+    if torch.compiler.is_compiling() and rows.is_cpu:
         return _shifted_sums(rows)
-    if count <= _ROWS_PER_PASS or not rows.is_cpu:
+    if len(rows) <= _ROWS_PER_PASS or not rows.is_cpu:
         return _one_pass(rows)
     pieces = torch.split(rows, _ROWS_PER_PASS)
     means, variances = zip(*(_one_pass(piece) for piece in pieces), strict=True)
@@ -265,8 +264,15 @@ def _one_pass(activations: Tensor) -> tuple[Tensor, Tensor]:
 def _shifted_sums(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of the columns, from sums over their distances from the first row, so that little cancels."""
     distance = rows - rows[0]
-    mean = distance.mean(0)
-    return rows[0] + mean, (distance.square().mean(0) - mean.square()).clamp(min=0)
+    mean, square = _sum_of_rows(distance) / len(rows), _sum_of_rows(distance.square()) / len(rows)
+    return rows[0] + mean, (square - mean.square()).clamp(min=0)
+
+
+def _sum_of_rows(rows: Tensor) -> Tensor:
+    """The sum over rows, of blocks of them first."""
+    blocks = len(rows) // _ROWS_PER_BLOCK
+    rest = rows[blocks * _ROWS_PER_BLOCK :].sum(0)
+    return rows[: blocks * _ROWS_PER_BLOCK].unflatten(0, (blocks, _ROWS_PER_BLOCK)).sum(1).sum(0) + rest
 
 
 def _larger(first: float | Tensor, second: float | Tensor) -> float | Tensor:

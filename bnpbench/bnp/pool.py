@@ -108,7 +108,6 @@ class Layer:
 
     running_mean: Tensor
     running_variance: Tensor
-    inverse_variance: Tensor
     compiled_sums: Tensor
 
     def __init__(self, name: str, module: nn.Module, backward: Backward) -> None:

@@ -12,7 +12,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bnpbench.bnp.algorithms import conv_scale, precondition_conv_, precondition_dense_, update_running
+from bnpbench.bnp.algorithms import (
+    conv_scale,
+    damped_variance,
+    precondition_conv_,
+    precondition_dense_,
+    update_running,
+)
 from bnpbench.bnp.pool import Layer
 
 Terms = tuple[Tensor, Tensor, float | Tensor]
@@ -45,14 +51,12 @@ class Running:
         self.device, self.is_double = device, dtype == torch.float64
         self.sizes = [layer.channels for layer in layers]
         self.length = sum(self.sizes)
-        ones = torch.ones(self.length, device=device, dtype=dtype)
-        self.zeros = torch.zeros_like(ones)
-        self.values = torch.cat([self.zeros, ones])
-        self.inverse = ones  # 1 / sigma~^2 of the last step; stays 1 without standardization
+        self.zeros = torch.zeros(self.length, device=device, dtype=dtype)
+        self.values = torch.cat([self.zeros, torch.ones_like(self.zeros)])
         self.mean, self.variance = self.values[: self.length], self.values[self.length :]
-        views = (torch.split(vector, self.sizes) for vector in (self.mean, self.variance, self.inverse))
-        for layer, mean, variance, inverse in zip(self.layers, *views, strict=True):
-            layer.running_mean, layer.running_variance, layer.inverse_variance = mean, variance, inverse
+        views = (torch.split(vector, self.sizes) for vector in (self.mean, self.variance))
+        for layer, mean, variance in zip(self.layers, *views, strict=True):
+            layer.running_mean, layer.running_variance = mean, variance
             layer.compiled_sums = mean.new_zeros(2 * layer.channels + 3, dtype=torch.float64)
         sizes = torch.tensor(self.sizes)
         group_sizes = torch.tensor([layer.channels // layer.groups for layer in layers for _ in range(layer.groups)])
@@ -127,28 +131,24 @@ class Running:
     def fold(self, statistics: Tensor, scales: dict[Layer, float | Tensor], options: Options) -> dict[Layer, Terms]:
         """Steps 2 and 3: update the running values of all layers; the terms of those that have a scale."""
         update_running(self.values, statistics, options.rho)
-        variance = statistics[self.length :] if options.batch else self.variance
-        if options.standardize:  # sigma~^2 = sigma^2 + eps1 max(sigma^2) + eps2, the maximum over each group
-            torch.add(variance, self._largest(variance), alpha=options.eps1, out=self.inverse)
-            self.inverse.add_(options.eps2).reciprocal_()
-        means = {layer: layer.running_mean for layer in self.layers}
-        if options.batch or not options.center:
-            mean = statistics[: self.length] if options.center else self.zeros
-            means = dict(zip(self.layers, torch.split(mean, self.sizes), strict=True))
-        self.terms = {
-            layer: (means[layer], layer.inverse_variance, scale if options.scale else 1.0)
-            for layer, scale in scales.items()
-        }
+        # Sliced here: a compiled step would take every view that is kept for an argument of its own.
+        mean, variance = torch.split(statistics if options.batch else self.values, self.length)
+        means = torch.split(mean if options.center else self.zeros, self.sizes)
+        terms = dict(zip(self.layers, zip(means, self._inverses(variance, options), strict=True), strict=True))
+        self.terms = {layer: (*terms[layer], scale if options.scale else 1.0) for layer, scale in scales.items()}
         return self.terms
 
-    def _largest(self, variance: Tensor) -> Tensor:
-        """For each channel the largest variance of its group."""
+    def _inverses(self, variance: Tensor, options: Options) -> Sequence[Tensor]:
+        """1 / sigma~^2 of each layer, where sigma~^2 = sigma^2 + eps1 max(sigma^2) + eps2 with each group's maximum."""
+        if not options.standardize:
+            return torch.split(torch.ones_like(variance), self.sizes)
         if torch.compiler.is_compiling():  # into which the compiler fuses more than into segment_reduce
-            parts = zip(self.layers, torch.split(variance, self.sizes), strict=True)
-            largest = torch.cat([part.view(layer.groups, -1).amax(1) for layer, part in parts])
-        else:
-            largest = torch.segment_reduce(variance, "max", lengths=self.group_sizes, unsafe=True)
-        return largest.index_select(0, self.group_of_channel)
+            layers = zip(self.layers, torch.split(variance, self.sizes), strict=True)
+            return [damped_variance(v, options.eps1, options.eps2, layer.groups).reciprocal() for layer, v in layers]
+        largest = torch.segment_reduce(variance, "max", lengths=self.group_sizes, unsafe=True)
+        largest = largest.index_select(0, self.group_of_channel)
+        damped = torch.add(variance, largest, alpha=options.eps1).add_(options.eps2)
+        return torch.split(damped.reciprocal_(), self.sizes)
 
 
 def autocasts(device_type: str) -> bool:
