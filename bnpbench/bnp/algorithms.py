@@ -270,9 +270,9 @@ def _shifted_sums(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 def _sum_of_rows(rows: Tensor) -> Tensor:
     """The sum over rows, of blocks of them first."""
-    blocks = len(rows) // _ROWS_PER_BLOCK
-    rest = rows[blocks * _ROWS_PER_BLOCK :].sum(0)
-    return rows[: blocks * _ROWS_PER_BLOCK].unflatten(0, (blocks, _ROWS_PER_BLOCK)).sum(1).sum(0) + rest
+    whole = len(rows) // _ROWS_PER_BLOCK * _ROWS_PER_BLOCK
+    blocks = torch.unflatten(rows[:whole], 0, (whole // _ROWS_PER_BLOCK, _ROWS_PER_BLOCK))
+    return blocks.sum(1).sum(0) + rows[whole:].sum(0)
 
 
 def _larger(first: float | Tensor, second: float | Tensor) -> float | Tensor:
