@@ -31,6 +31,9 @@ _ROWS_PER_PASS = 8192
 # So many rows a compiled step adds up at once: all rows of a column at once would cost it a page each.
 _ROWS_PER_BLOCK = 16
 
+# From so many numbers on the planes of a convolution's input are taken for columns.
+_PLANES_AS_COLUMNS = 2**16
+
 
 def batch_statistics(
     activations: Tensor, *, channel_dim: int = -1, running_mean: Tensor | None = None
@@ -54,7 +57,7 @@ def batch_statistics(
     if activations.dim() == 2:
         return _statistics_of_rows(activations)
     if channel_dim != -1 and activations.is_contiguous():
-        return _one_pass(activations)
+        return _statistics_of_planes(activations)
     return _statistics_of_rows(activations.movedim(channel_dim, -1).reshape(-1, channels))
 
 
@@ -249,6 +252,18 @@ def _statistics_of_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
     pieces = torch.split(rows, _ROWS_PER_PASS)
     means, variances = zip(*(_one_pass(piece) for piece in pieces), strict=True)
     return pool_statistics(torch.stack(means), torch.stack(variances), [len(piece) for piece in pieces])
+
+
+def _statistics_of_planes(activations: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance of the channels of contiguous (N, c, r, ...).
+
+    BN's kernel for such tensors goes number by number, the one for (R, n) by vectors; so where there are many numbers
+    each place of the planes is a column first.
+    """
+    if not activations.is_cpu or len(activations) < _ROWS_PER_BLOCK or activations.numel() < _PLANES_AS_COLUMNS:
+        return _one_pass(activations)
+    mean, variance = (places.view(activations.shape[1], -1).t() for places in _one_pass(activations.flatten(1)))
+    return pool_statistics(mean, variance, mean.new_ones(len(mean)))
 
 
 def _one_pass(activations: Tensor) -> tuple[Tensor, Tensor]:

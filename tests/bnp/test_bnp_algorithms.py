@@ -84,6 +84,28 @@ def test_statistics_of_a_single_row(shape: tuple[int, ...]) -> None:
     assert not a.batch_statistics(h)[1].any()
 
 
+@pytest.mark.parametrize("shape", [(a._ROWS_PER_BLOCK, 3, 50, 50), (37, 5, 360)])
+def test_large_planes(shape: tuple[int, ...]) -> None:
+    h = draw(*shape)
+    h[:, 1] = 1e4 + 1e-3 * h[:, 1]
+    assert h.numel() >= a._PLANES_AS_COLUMNS
+    rows = h.movedim(1, -1).reshape(-1, shape[1])
+    mean, variance = a.batch_statistics(h, channel_dim=1)
+    torch.testing.assert_close(mean, rows.mean(0), rtol=1e-13, atol=1e-13)
+    torch.testing.assert_close(variance, rows.var(0, correction=0), rtol=1e-8, atol=0)
+
+
+@pytest.mark.parametrize("rows", [2, 15, 16, 17, 60])
+def test_statistics_while_compiling(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.compiler, "_is_compiling_flag", True)
+    h = draw(rows, 4)
+    h[:, 1] = 1e4 + 1e-3 * h[:, 1]
+    h[:, 2] = 7.0
+    mean, variance = a.batch_statistics(h)
+    torch.testing.assert_close(mean, h.mean(0), rtol=1e-13, atol=1e-13)
+    torch.testing.assert_close(variance, h.var(0, correction=0), rtol=1e-8, atol=0)
+
+
 def test_long_inputs_are_taken_in_pieces() -> None:
     h = draw(3 * a._ROWS_PER_PASS + 5, 2)
     mean, variance = a.batch_statistics(h)
