@@ -28,6 +28,7 @@ FLAGS = [
 HOSTILE = "</script><b>bold</b> $x^2$ %{y} <img src=x onerror=document.title='owned'>"
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+expect = sync_api.expect  # waits: a table draws itself some time after it was asked to
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(
@@ -123,8 +124,8 @@ def accuracy_table(page: Any) -> Any:
     return page.locator("table.sortable", has=page.locator("caption", has_text="Test accuracy")).first
 
 
-def column(table: Any, place: int) -> list[str]:
-    return [text.strip() for text in table.locator(f"tbody tr > :nth-child({place})").all_inner_texts()]
+def column(table: Any, place: int) -> Any:
+    return table.locator(f"tbody tr > :nth-child({place})")
 
 
 def test_all_figures_are_drawn(opened: Opened) -> None:
@@ -142,16 +143,17 @@ def test_all_figures_are_drawn(opened: Opened) -> None:
 def test_tables_sort_by_mouse_and_keyboard(opened: Opened) -> None:
     table = accuracy_table(opened.page)
     heading = table.locator("thead th").nth(1)
-    assert column(table, 2) == ["16"] * 4 + ["64"] * 4
+    expect(column(table, 2)).to_have_text(["16"] * 4 + ["64"] * 4)
     heading.locator(".dt-column-title").click()
-    assert heading.get_attribute("aria-sort") == "ascending"
+    expect(heading).to_have_attribute("aria-sort", "ascending")
     heading.locator("[role=button]").focus()
     opened.page.keyboard.press("Enter")
-    assert heading.get_attribute("aria-sort") == "descending"
-    assert column(table, 2) == ["64"] * 4 + ["16"] * 4
+    expect(heading).to_have_attribute("aria-sort", "descending")
+    expect(column(table, 2)).to_have_text(["64"] * 4 + ["16"] * 4)
     numbers = table.locator("thead th").nth(2)
     numbers.locator(".dt-column-title").click()
-    values = [float(text.split()[0]) for text in column(table, 3)]
+    expect(numbers).to_have_attribute("aria-sort", "ascending")
+    values = [float(text.split()[0]) for text in column(table, 3).all_inner_texts()]
     assert values == sorted(values)
     assert len(set(values)) > 2
     heading.locator(".dt-column-title").click()  # by batch size again
@@ -161,11 +163,11 @@ def test_tables_filter(opened: Opened) -> None:
     table = accuracy_table(opened.page)
     field = opened.page.get_by_label("Filter the table: Test accuracy")
     field.fill("bnp")
-    assert column(table, 1) == ["bnp", "bnp"]
+    expect(column(table, 1)).to_have_text(["bnp", "bnp"])
     field.fill("no such method")
-    assert column(table, 1) == ["no row holds these words"]
+    expect(column(table, 1)).to_have_text(["no row holds these words"])
     field.fill("")
-    assert len(column(table, 1)) == 8
+    expect(column(table, 1)).to_have_count(8)
 
 
 def test_values_on_hover(opened: Opened) -> None:
