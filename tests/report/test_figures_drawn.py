@@ -157,3 +157,17 @@ def test_svg_needs_nothing_else(make: Callable[..., Made], tmp_path: Path) -> No
             assert "font-family" not in text
             assert not re.findall(r"(?:href|src)=\"(?!#)", text)
             assert "<dc:date>" not in text
+
+
+def test_an_only_epoch_stands_at_a_whole_number(make: Callable[..., Made]) -> None:
+    made = make()
+    made.cell("bnp", 16, 1, epochs([0.5] * 3, [0.4] * 3, train_loss=[1.5] * 3))
+    made.cell("bnp", 1, 1, epochs([0.5], [0.4], train_loss=[1.5]))
+    seen = views(made.read())
+    figure = next(figure for figure in figures(seen) if figure.name.endswith("training"))
+    with style(figure.name):
+        drawn = canvas(figure, inks(seen))
+        drawn.canvas.draw()
+        ticks = {float(tick) for axes in drawn.axes for tick in axes.get_xticks()}
+    assert 1.0 in ticks
+    assert all(tick.is_integer() for tick in ticks)

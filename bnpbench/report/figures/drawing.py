@@ -164,7 +164,7 @@ def scale(axes: Axes, which: str, axis: Axis) -> None:
         side.set_minor_locator(ticker.NullLocator())
         side.set_major_formatter(ticker.FuncFormatter(lambda number, _: _tick(number)))
     else:
-        side.set_major_locator(ticker.MaxNLocator(nbins=5, integer=axis.whole, steps=[1, 2, 2.5, 5, 10]))
+        side.set_major_locator(ticker.MaxNLocator(nbins=5, integer=axis.whole, min_n_ticks=1, steps=[1, 2, 2.5, 5, 10]))
         side.set_major_formatter(ticker.FuncFormatter(lambda number, _: _tick(number)))
     if axis.at:
         side.set_major_locator(ticker.FixedLocator(_spaced(axis.at)))
