@@ -52,10 +52,13 @@ class Running:
         self.sizes = [layer.channels for layer in layers]
         self.length = sum(self.sizes)
         self.zeros = torch.zeros(self.length, device=device, dtype=dtype)
-        self.values = torch.cat([self.zeros, torch.ones_like(self.zeros)])
+        self.inverse = torch.ones_like(self.zeros)  # 1 / sigma~^2 of the last step; stays 1 without standardization
+        self.values = torch.cat([self.zeros, self.inverse])
         self.mean, self.variance = self.values[: self.length], self.values[self.length :]
-        views = (torch.split(vector, self.sizes) for vector in (self.mean, self.variance))
-        for layer, mean, variance in zip(self.layers, *views, strict=True):
+        self.means, variances, self.inverses = (
+            torch.split(vector, self.sizes) for vector in (self.mean, self.variance, self.inverse)
+        )
+        for layer, mean, variance in zip(self.layers, self.means, variances, strict=True):
             layer.running_mean, layer.running_variance = mean, variance
             layer.compiled_sums = mean.new_zeros(2 * layer.channels + 3, dtype=torch.float64)
         sizes = torch.tensor(self.sizes)
@@ -131,24 +134,35 @@ class Running:
     def fold(self, statistics: Tensor, scales: dict[Layer, float | Tensor], options: Options) -> dict[Layer, Terms]:
         """Steps 2 and 3: update the running values of all layers; the terms of those that have a scale."""
         update_running(self.values, statistics, options.rho)
-        # Sliced here: a compiled step would take every view that is kept for an argument of its own.
-        mean, variance = torch.split(statistics if options.batch else self.values, self.length)
-        means = torch.split(mean if options.center else self.zeros, self.sizes)
-        terms = dict(zip(self.layers, zip(means, self._inverses(variance, options), strict=True), strict=True))
-        self.terms = {layer: (*terms[layer], scale if options.scale else 1.0) for layer, scale in scales.items()}
+        means, inverses = (self._sliced if torch.compiler.is_compiling() else self._kept)(statistics, options)
+        layers = zip(self.layers, means, inverses, strict=True)
+        self.terms = {
+            layer: (mean, inverse, scales[layer] if options.scale else 1.0)
+            for layer, mean, inverse in layers
+            if layer in scales
+        }
         return self.terms
 
-    def _inverses(self, variance: Tensor, options: Options) -> Sequence[Tensor]:
-        """1 / sigma~^2 of each layer, where sigma~^2 = sigma^2 + eps1 max(sigma^2) + eps2 with each group's maximum."""
+    def _kept(self, statistics: Tensor, options: Options) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        """Of each layer mu and 1 / (sigma^2 + eps1 max(sigma^2) + eps2), the maximum being each group's."""
+        if options.standardize:
+            variance = statistics[self.length :] if options.batch else self.variance
+            largest = torch.segment_reduce(variance, "max", lengths=self.group_sizes, unsafe=True)
+            largest = largest.index_select(0, self.group_of_channel)
+            torch.add(variance, largest, alpha=options.eps1, out=self.inverse)
+            self.inverse.add_(options.eps2).reciprocal_()
+        if options.center and not options.batch:
+            return self.means, self.inverses
+        return torch.split(statistics[: self.length] if options.center else self.zeros, self.sizes), self.inverses
+
+    def _sliced(self, statistics: Tensor, options: Options) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        """The same in a compiled step, which would take every view that is kept for an argument of its own."""
+        mean, variance = torch.split(statistics if options.batch else self.values, self.length)
+        means = torch.split(mean if options.center else torch.zeros_like(mean), self.sizes)
         if not options.standardize:
-            return torch.split(torch.ones_like(variance), self.sizes)
-        if torch.compiler.is_compiling():  # into which the compiler fuses more than into segment_reduce
-            layers = zip(self.layers, torch.split(variance, self.sizes), strict=True)
-            return [damped_variance(v, options.eps1, options.eps2, layer.groups).reciprocal() for layer, v in layers]
-        largest = torch.segment_reduce(variance, "max", lengths=self.group_sizes, unsafe=True)
-        largest = largest.index_select(0, self.group_of_channel)
-        damped = torch.add(variance, largest, alpha=options.eps1).add_(options.eps2)
-        return torch.split(damped.reciprocal_(), self.sizes)
+            return means, torch.split(torch.ones_like(variance), self.sizes)
+        layers = zip(self.layers, torch.split(variance, self.sizes), strict=True)
+        return means, [damped_variance(v, options.eps1, options.eps2, layer.groups).reciprocal() for layer, v in layers]
 
 
 def autocasts(device_type: str) -> bool:
