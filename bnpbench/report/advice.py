@@ -52,8 +52,8 @@ def advice(view: View, verdict: Verdict) -> str:
     if verdict.unit == "seeds":
         needed, remedy = seeds_needed(estimate.n, estimate.width, distance, _HOPELESS * estimate.n), ""
     else:
-        times = (estimate.width / distance) ** 2 if distance else math.inf
-        needed = math.ceil(times * estimate.n) if times <= _HOPELESS else None
+        root = estimate.width / distance if distance else math.inf  # its square may be more than a float holds
+        needed = math.ceil(root**2 * estimate.n) if root <= math.sqrt(_HOPELESS) else None
         remedy = f"; {_remedy(view)}"
     if needed is None:
         return f"{head}; the number lies on the bound, and no length of run will decide it."

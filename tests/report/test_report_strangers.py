@@ -93,6 +93,7 @@ def test_no_environment_is_raised(folder: tuple[Path, dict[str, Any], Path], val
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seconds=NUMBERS, accuracy=NUMBERS, number=st.integers(-(2**63), 2**63 - 1))
+@example(seconds=[0.0, 0.0, 1.4e159], accuracy=[None], number=0)  # an interval whose square is more than a float holds
 def test_no_number_is_raised(
     tmp_path_factory: pytest.TempPathFactory, seconds: list[float], accuracy: list[float], number: int
 ) -> None:
