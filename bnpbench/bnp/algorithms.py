@@ -31,8 +31,8 @@ _ROWS_PER_PASS = 8192
 # So many rows a compiled step adds up at once: all rows of a column at once would cost it a page each.
 _ROWS_PER_BLOCK = 16
 
-# From so many numbers on the planes of a convolution's input are taken for columns.
-_PLANES_AS_COLUMNS = 2**16
+# From so many examples and numbers on the places of a convolution's input are taken for columns.
+_EXAMPLES_OF_COLUMNS, _NUMBERS_OF_COLUMNS = 16, 2**16
 
 
 def batch_statistics(
@@ -260,7 +260,8 @@ def _statistics_of_planes(activations: Tensor) -> tuple[Tensor, Tensor]:
     BN's kernel for such tensors goes number by number, the one for (R, n) by vectors; so where there are many numbers
     each place of the planes is a column first.
     """
-    if not activations.is_cpu or len(activations) < _ROWS_PER_BLOCK or activations.numel() < _PLANES_AS_COLUMNS:
+    many = len(activations) >= _EXAMPLES_OF_COLUMNS and activations.numel() >= _NUMBERS_OF_COLUMNS
+    if not (activations.is_cpu and many):
         return _one_pass(activations)
     mean, variance = (places.view(activations.shape[1], -1).t() for places in _one_pass(activations.flatten(1)))
     return pool_statistics(mean, variance, mean.new_ones(len(mean)))

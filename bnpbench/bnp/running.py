@@ -55,9 +55,8 @@ class Running:
         self.inverse = torch.ones_like(self.zeros)  # 1 / sigma~^2 of the last step; stays 1 without standardization
         self.values = torch.cat([self.zeros, self.inverse])
         self.mean, self.variance = self.values[: self.length], self.values[self.length :]
-        self.means, variances, self.inverses = (
-            torch.split(vector, self.sizes) for vector in (self.mean, self.variance, self.inverse)
-        )
+        self.means, variances = torch.split(self.mean, self.sizes), torch.split(self.variance, self.sizes)
+        self.inverses = torch.split(self.inverse, self.sizes)
         for layer, mean, variance in zip(self.layers, self.means, variances, strict=True):
             layer.running_mean, layer.running_variance = mean, variance
             layer.compiled_sums = mean.new_zeros(2 * layer.channels + 3, dtype=torch.float64)

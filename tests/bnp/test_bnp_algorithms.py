@@ -84,11 +84,11 @@ def test_statistics_of_a_single_row(shape: tuple[int, ...]) -> None:
     assert not a.batch_statistics(h)[1].any()
 
 
-@pytest.mark.parametrize("shape", [(a._ROWS_PER_BLOCK, 3, 50, 50), (37, 5, 360)])
+@pytest.mark.parametrize("shape", [(a._EXAMPLES_OF_COLUMNS, 3, 50, 50), (37, 5, 360)])
 def test_large_planes(shape: tuple[int, ...]) -> None:
     h = draw(*shape)
     h[:, 1] = 1e4 + 1e-3 * h[:, 1]
-    assert h.numel() >= a._PLANES_AS_COLUMNS
+    assert h.numel() >= a._NUMBERS_OF_COLUMNS
     rows = h.movedim(1, -1).reshape(-1, shape[1])
     mean, variance = a.batch_statistics(h, channel_dim=1)
     torch.testing.assert_close(mean, rows.mean(0), rtol=1e-13, atol=1e-13)
