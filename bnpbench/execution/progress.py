@@ -9,7 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from bnpbench.suite import Block
+from bnpbench.results import differing, telling, told
+from bnpbench.suite import Block, Cell
 
 LINE_EVERY = 60.0  # seconds between plain lines
 
@@ -63,7 +64,7 @@ class Reporter(Silent):
 
     def start(self, blocks: Sequence[Block]) -> None:
         cells = [cell for block in blocks for cell in block.cells]
-        self.labels = {cell.key: f"{cell.label} N={cell.settings.batch_size}" for cell in cells}
+        self.labels = _labels(cells)
         self.sizes = {cell.key: cell.settings.batch_size for cell in cells}
         self.epochs = {cell.key: cell.settings.epochs for cell in cells}
         self.seen: dict[str, int] = dict.fromkeys(self.labels, 0)
@@ -194,6 +195,17 @@ class Live(Reporter):
         self.live.stop()
         if self.kept:
             self.console.print(self.text(f"{self.kept} of {self.cells} cells were finished before and are kept"))
+
+
+def _labels(cells: Sequence[Cell]) -> dict[str, str]:
+    """Key to what a line calls the cell: method, batch size, and the settings that tell it from its sisters."""
+    places = [(cell.label, cell.settings.batch_size) for cell in cells]
+    settings = differing([cell.data for cell in cells], ("method", "batch_size", "seed"))
+    paths = telling([(*place, cell.settings.seed) for place, cell in zip(places, cells, strict=True)], settings)
+    names = [f"{label} N={size}" for label, size in places]
+    for path in paths:
+        names = [f"{name} {path}={told(value)}" for name, value in zip(names, settings[path], strict=True)]
+    return {cell.key: name for cell, name in zip(cells, names, strict=True)}
 
 
 def duration(seconds: float) -> str:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from bnpbench.report.document import Record, record
 from bnpbench.report.statistics import Estimate
-from bnpbench.report.text import DASH, dash, decimals, fixed, told
+from bnpbench.report.text import DASH, dash, decimals, fixed
 from bnpbench.report.view import Cell, View
+from bnpbench.results import told
 
 
 @dataclass(frozen=True)

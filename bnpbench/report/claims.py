@@ -15,9 +15,8 @@ from bnpbench.report.statistics import (
     ratio_interval,
     unpaired_interval,
 )
-from bnpbench.report.text import told
 from bnpbench.report.view import Cell, View, views
-from bnpbench.results import Results
+from bnpbench.results import Results, told
 
 Outcome = Literal["holds", "fails", "undecided", "no data"]
 Seeds = dict[str, Cell]  # seed to the cell that a side picks

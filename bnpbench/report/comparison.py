@@ -11,9 +11,9 @@ from bnpbench.report.claims import paired_times
 from bnpbench.report.metrics import NoDataError, times
 from bnpbench.report.outcome import BAD, Change, Comparison, Judgement
 from bnpbench.report.statistics import Estimate, change_interval
-from bnpbench.report.text import dash, fixed, told
+from bnpbench.report.text import dash, fixed
 from bnpbench.report.view import Cell, View, views
-from bnpbench.results import Results
+from bnpbench.results import Results, told
 
 ACCURACY_TOLERANCE = 0.02  # of seeded CPU runs: rounding differs between torch versions and grows over epochs
 FLOPS = ("flops_model", "flops_method_predicted", "flops_method_counted", "parameters")

@@ -20,10 +20,10 @@ class Crossing:
     """Where a method that costs more than another starts to cost less.
 
     Attributes:
-        size: batch size, interpolated; None where the order never changes.
+        size: batch size, interpolated between ``low`` and ``high``; None where the order does not change there.
         low: the largest batch size at which it surely costs more (95 % interval of the paired differences).
         high: the smallest one above, at which it surely costs less.
-        costs_more: whether it costs more at the smallest batch size.
+        costs_more: whether it costs more at the smallest batch size that is looked at.
     """
 
     size: float | None
@@ -69,6 +69,7 @@ def measured_crossing(view: View, group: Group, method: str, other: str, sizes: 
     intervals = {size: cells_interval(cells) for size, cells in found.items()}
     low = max((size for size, e in intervals.items() if e.low is not None and e.low > 0), default=None)
     above = [size for size, e in intervals.items() if e.high is not None and e.high < 0 and size > (low or 0)]
+    high = min(above, default=None)
     vanilla = group.base("vanilla")
     one, two = (
         {} if vanilla is None else extra_seconds(view, group, label, vanilla, sizes) for label in (method, other)
@@ -76,7 +77,8 @@ def measured_crossing(view: View, group: Group, method: str, other: str, sizes: 
     middle = {float(size): estimate.value for size, estimate in intervals.items()}
     if not one.keys() == two.keys() == middle.keys():
         one, two = middle, dict.fromkeys(middle, 0.0)
-    return Crossing(crossing(one, two), low, min(above, default=None), middle[min(middle)] > 0)
+    kept = [size for size in middle if (low or 0) <= size <= (high or size)]
+    return Crossing(crossing({size: one[size] for size in kept}, two), low, high, middle[min(kept)] > 0)
 
 
 def extra_seconds(view: View, group: Group, method: str, base: str, sizes: Iterable[int]) -> dict[float, float]:

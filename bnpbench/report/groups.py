@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from bnpbench.report.text import told
 from bnpbench.report.view import Cell
+from bnpbench.results import differing, telling, told
 
 _AXES = ("method", "batch_size", "seed")
-# Which tell groups apart, best first.
-_PREFERRED = ("dataset", "network", "engine", "precision", "memory_format", "device", "devices", "threads")
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,11 +72,8 @@ class Layout:
 
     @cached_property
     def groups(self) -> list[Group]:
-        """Cells that share a table, told apart by as few settings as will do.
-
-        A setting that follows from method and batch size (an overridden learning rate) tells nothing apart.
-        """
-        paths = self._telling()
+        """Cells that share a table, told apart by as few settings as will do."""
+        paths = telling([(cell.label, cell.batch_size, cell.seed) for cell in self.cells], self.differing)
         members: dict[tuple[str, ...], list[int]] = {}
         for index, place in enumerate(zip(*(map(repr, self.differing[path]) for path in paths), strict=True)):
             members.setdefault(place, []).append(index)
@@ -92,58 +87,7 @@ class Layout:
             for indices in members.values()
         ]
 
-    def _telling(self) -> list[str]:
-        identities = [(cell.label, cell.batch_size, cell.seed) for cell in self.cells]
-        columns = {path: list(map(repr, values)) for path, values in self.differing.items()}
-
-        def tells(chosen: Iterable[str]) -> int:
-            return len(set(zip(identities, *(columns[path] for path in chosen), strict=True)))
-
-        paths = list(columns)
-        whole = tells(paths)
-        for path in sorted(paths, key=_reluctance):
-            rest = [other for other in paths if other != path]
-            if tells(rest) == whole:
-                paths = rest
-        return paths
-
 
 def layout(cells: Sequence[Cell]) -> Layout:
     """Finds the settings that vary."""
-    differing: dict[str, list[Any]] = {}
-    for name in dict.fromkeys(name for cell in cells for name in cell.settings if name not in _AXES):
-        values = [cell.settings.get(name) for cell in cells]
-        if all(value == values[0] for value in values):
-            continue
-        paths = dict.fromkeys(path for value in _distinct(values) for path in _paths(name, value))
-        tables = {path.rpartition(".")[0] for path in paths}
-        for path in paths:
-            if path not in tables:  # another cell's value may be empty where this one's is a table
-                differing[path] = [setting(cell, path) for cell in cells]
-    return Layout(tuple(cells), {path: values for path, values in differing.items() if len(_distinct(values)) > 1})
-
-
-def _distinct(values: Sequence[Any]) -> list[Any]:
-    return list({repr(value): value for value in values}.values())
-
-
-def _reluctance(path: str) -> int:
-    """The settings that a reader expects in a heading are dropped last."""
-    name = path.split(".")[0]
-    return len(_PREFERRED) - _PREFERRED.index(name) if name in _PREFERRED else 0
-
-
-def _paths(name: str, value: Any) -> Iterable[str]:
-    if isinstance(value, dict) and value:
-        for inner, item in value.items():
-            yield from _paths(f"{name}.{inner}", item)
-    else:
-        yield name
-
-
-def setting(cell: Cell, path: str) -> Any:
-    """A cell's setting by its dotted name; None where it has none."""
-    value: Any = cell.settings
-    for name in path.split("."):
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value
+    return Layout(tuple(cells), differing([cell.settings for cell in cells], _AXES))

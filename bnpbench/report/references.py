@@ -7,8 +7,9 @@ from typing import Any
 
 from bnpbench.report.document import Record, Section, Table
 from bnpbench.report.metrics import NoDataError, describe_at, value
-from bnpbench.report.text import DASH, dash, decimals, fixed, told
+from bnpbench.report.text import DASH, dash, decimals, fixed
 from bnpbench.report.view import View
+from bnpbench.results import told
 
 SHOWN_ELSEWHERE = ("train_seconds", "test_accuracy")
 

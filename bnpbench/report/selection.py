@@ -7,9 +7,10 @@ from typing import Any
 
 from bnpbench.report.cells import Place, published
 from bnpbench.report.document import Record, Section, Table
-from bnpbench.report.groups import Group, Layout, layout, setting
-from bnpbench.report.text import DASH, dash, fixed, told
+from bnpbench.report.groups import Group, Layout, layout
+from bnpbench.report.text import DASH, dash, fixed
 from bnpbench.report.view import Cell, View
+from bnpbench.results import setting, told
 
 FLAT = 0.01  # values whose accuracy is at most so far below the best are as good
 
@@ -27,14 +28,14 @@ def selection(view: View) -> Section | None:
 
 
 def _table(view: View, group: Group, over: str, by: str) -> Table:
-    values = sorted({setting(cell, over) for cell in group.cells}, key=float)
+    values = sorted({setting(cell.settings, over) for cell in group.cells}, key=float)
     columns = ("method", "N", "best", "published", f"within {FLAT:g} of the best", *(told(value) for value in values))
     rows, records = [], list[Record]()
     for batch_size in group.batch_sizes:
         for method in group.methods:
             if cells := group.at(method, batch_size):
                 place = Place(f"best {over}", group.title, method, batch_size)
-                found = {setting(cell, over): cell for cell in cells}
+                found = {setting(cell.settings, over): cell for cell in cells}
                 texts, record = _row(view, place, found, by)
                 reference = published(view, cells, over) or dash()
                 each = [_score_told(view, found.get(value), by) for value in values]

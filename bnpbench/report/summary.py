@@ -8,10 +8,14 @@ from typing import Any
 
 from bnpbench.report.document import Record, Section, Table
 from bnpbench.report.groups import Group, Layout
-from bnpbench.report.text import span, told
+from bnpbench.report.text import span
 from bnpbench.report.view import Cell, View
+from bnpbench.results import told
 
 _SHOWN = 5  # keys, logs and values in one place of a table
+
+# By settings, methods, batch sizes, and what became of them.
+_Rows = Mapping[tuple[tuple[str, ...], ...], list[Cell]]
 
 
 def overview(view: View) -> Section:
@@ -82,28 +86,52 @@ def deviations(view: View) -> Section | None:
 
 def unfinished(view: View, groups: Sequence[Group]) -> Section | None:
     """Cells without a whole measurement, and why; None where every cell has one."""
-    places: dict[tuple[str, ...], list[Cell]] = {}
-    several = len(groups) > 1
     titles = {cell.key: group.title for group in groups for cell in group.cells}
+    places: dict[tuple[str, str, str, str, str], list[Cell]] = {}
     for cell in view.cells:
         if not cell.ok:
-            settings = [titles[cell.key]] if several else []
-            message = str(cell.row.get("message") or "")
-            places.setdefault((*settings, cell.label, str(cell.batch_size), cell.status, message), []).append(cell)
-    rows, records = [], list[Record]()
-    for (*place, status, message), cells in places.items():
+            place = (
+                titles[cell.key],
+                cell.label,
+                str(cell.batch_size),
+                cell.status,
+                str(cell.row.get("message") or ""),
+            )
+            places.setdefault(place, []).append(cell)
+    if not places:
+        return None
+    records = [_not_finished(cell, titles[cell.key]) for cells in places.values() for cell in cells]
+    rows: _Rows = {
+        ((title,), (label,), (size,), (_seeds(c), *why)): c for (title, label, size, *why), c in places.items()
+    }
+    for column in (2, 1, 0):
+        rows = _merged(rows, column)
+    several = len(groups) > 1
+    table = []
+    for (settings, methods, sizes, why), cells in rows.items():
         logs = dict.fromkeys(str(cell.row["log"]) for cell in cells if cell.row.get("log"))
-        rows.append((*place, _seeds(cells), status, message, ", ".join(_first(list(logs)))))
-        for cell in cells:
-            text = "; ".join(filter(None, (status, message, str(cell.row.get("log") or ""))))
-            group = titles[cell.key]
-            records.append(Record("not finished", group, cell.label, cell.batch_size, f"seed {cell.seed}", text=text))
+        where = ["; ".join(_first(settings))] if several else []
+        table.append((*where, ", ".join(methods), ", ".join(sizes), *why, ", ".join(_first(list(logs)))))
     columns = (*(["settings"] if several else []), "method", "N", "seeds", "status", "message", "log")
-    return (
-        Section("Not measured to the end", tables=(Table("", columns, tuple(rows), (), tuple(records)),))
-        if rows
-        else None
-    )
+    return Section("Not measured to the end", tables=(Table("", columns, tuple(table), (), tuple(records)),))
+
+
+def _merged(rows: _Rows, column: int) -> _Rows:
+    """Rows that are alike in every other column, as one."""
+    alike: dict[tuple[tuple[str, ...], ...], list[tuple[tuple[str, ...], ...]]] = {}
+    for place in rows:
+        alike.setdefault((*place[:column], *place[column + 1 :]), []).append(place)
+    return {
+        (*rest[:column], tuple(name for place in places for name in place[column]), *rest[column:]): [
+            cell for place in places for cell in rows[place]
+        ]
+        for rest, places in alike.items()
+    }
+
+
+def _not_finished(cell: Cell, group: str) -> Record:
+    text = "; ".join(str(cell.row[name]) for name in ("status", "message", "log") if cell.row.get(name)) or cell.status
+    return Record("not finished", group, cell.label, cell.batch_size, f"seed {cell.seed}", text=text)
 
 
 def remarks(view: View) -> Section | None:

@@ -6,7 +6,6 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable
-from typing import Any
 
 DASH = "–"
 _MARKED = re.compile(r"([\\|<`])")
@@ -34,17 +33,6 @@ def decimals(value: float, digits: int = 4) -> int:
     if abs(value) < 1e-12 or not math.isfinite(value):
         return 0
     return min(12, max(0, digits - 1 - math.floor(math.log10(abs(value)))))
-
-
-def told(value: Any) -> str:
-    """A setting as text; a table of nothing but its kind is that kind."""
-    if isinstance(value, dict):
-        given = {name: item for name, item in value.items() if item is not None}
-        inner = ", ".join(f"{name} = {told(item)}" for name, item in given.items())
-        return str(given["kind"]) if list(given) == ["kind"] else f"{{{inner}}}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(told, value))}]"
-    return str(value).lower() if isinstance(value, bool | None) else str(value)
 
 
 def dash(reason: str = "") -> str:

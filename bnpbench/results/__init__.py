@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bnpbench.results.compacting import compact
+from bnpbench.results.differences import differing, setting, telling, told
 from bnpbench.results.reading import Results, read_results
 from bnpbench.results.schema import CELLS, EPOCHS, FINISHED, SCHEMA_VERSION, STATUSES, STEPS
 from bnpbench.results.store import Store, check_writable
@@ -18,5 +19,9 @@ __all__ = [
     "Store",
     "check_writable",
     "compact",
+    "differing",
     "read_results",
+    "setting",
+    "telling",
+    "told",
 ]

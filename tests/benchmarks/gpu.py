@@ -86,16 +86,14 @@ def sees_cuda(environment: dict[str, str]) -> bool:
 
 
 def parts(out: Path, device: str) -> dict[str, list[str]]:
-    """Name → the command of each part. The suites are written here: one is made, one is the shipped one, graphed."""
+    """Name → the command of each part. The first suite is written here, the other is a shipped one."""
     on_gpu = device == "cuda"
-    timing, crossover = out / "gpu-timing.toml", out / "crossover.toml"
+    timing = out / "gpu-timing.toml"
     timing.write_text(TIMING.format(**(CUDA if on_gpu else CPU)))
-    shipped = (ROOT / "suites/crossover.toml").read_text()
-    engine = "graphed" if on_gpu else "eager"
-    crossover.write_text(shipped.replace("threads = 1\n", f'threads = 1\nengine = "{engine}"\n', 1))
     tool = [sys.executable, "-m", "bnpbench"]
     run_it = ["--out", str(out / "results"), "--device", device, "--fresh", "--quiet"]
-    sizes = "batch_size=1,16,256,4096" if on_gpu else "batch_size=1,16"
+    places = ["batch_size=1,16,256,4096" if on_gpu else "batch_size=1,16", WIDTHS, f"device={device}", "seed=1"]
+    places.append("engine=graphed" if on_gpu else "engine=eager")
     one = ["--only", "method=bnp", "--only", "batch_size=256", "--only", "engine=eager"]
     return {
         "tests": [sys.executable, "-m", "pytest", "-q", "-o", "addopts=", "-W", "default", str(ROOT / "tests/cuda")],
@@ -104,14 +102,9 @@ def parts(out: Path, device: str) -> dict[str, list[str]]:
         "crossover": [
             *tool,
             "run",
-            str(crossover),
+            str(ROOT / "suites/crossover.toml"),
             *run_it,
-            "--only",
-            sizes,
-            "--only",
-            WIDTHS,
-            "--only",
-            f"device={device}",
+            *(f"--only={place}" for place in places),
         ],
         "profile": [*tool, "profile", str(timing), "--device", device, *one, "--output", str(out / "profile")],
     }

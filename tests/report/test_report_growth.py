@@ -77,6 +77,21 @@ def test_costs_that_do_not_cross_say_which_is_dearer(make: Callable[..., Made]) 
     assert found.rows[0][-1] == "– (BNP takes less time) [–, 1]"
 
 
+def test_the_crossing_lies_in_its_bracket(make: Callable[..., Made]) -> None:
+    """By chance the medians are equal at 30 and 100; but at 1000 BNP surely takes more time."""
+    made = make()
+    clear, noisy = [1.3] * 6, [1.1, 1.3] * 3
+    for width in (10, 100, 1000):
+        for size, bnp in ((10, clear), (30, noisy), (100, noisy), (1000, clear)):
+            for method, seconds in (("vanilla", [1.0] * 6), ("bn", [1.2] * 6), ("bnp", bnp)):
+                network = {"kind": "fc", "hidden": [width] * 3}
+                rows = epochs([20 * s for s in seconds], steps=[20] * 6)
+                made.cell(method, size, 1, rows, settings={"network": network, "engine": "eager"})
+    found = table(made, "Crossing of BNP and BN")
+    assert found is not None
+    assert {row[-1] for row in found.rows} == {"– (BNP takes more time) [1000, –]"}
+
+
 def test_two_widths_are_no_sweep(make: Callable[..., Made]) -> None:
     assert "How costs grow" not in render(sweep(make(), (10, 100)).read())
 

@@ -18,8 +18,8 @@ from made_results import Made, epochs
 from bnpbench.errors import BnpbenchError
 from bnpbench.report import render
 from bnpbench.report.document import Chapter, Record, Section, Table, to_csv, to_json, to_markdown
-from bnpbench.report.text import csv_cell, markdown, plain, significant, span, told
-from bnpbench.results import read_results
+from bnpbench.report.text import csv_cell, markdown, plain, significant, span
+from bnpbench.results import read_results, told
 
 Make = Callable[..., Made]
 FORMATS = {"markdown": "md", "csv": "csv", "json": "json"}
@@ -266,6 +266,7 @@ def test_small_words() -> None:
     assert told({"kind": "sgd", "lr": 0.1, "warmup": None}) == "{kind = sgd, lr = 0.1}"
     assert told({"kind": "glorot"}) == "glorot"
     assert told([True, None]) == "[true, none]"
+    assert told([[32] * 8, [32] * 4, [1, 2, 3, 4, 5]]) == "[[32] * 8, [32, 32, 32, 32], [1, 2, 3, 4, 5]]"
     assert markdown("a\\|b") == "a\\\\\\|b"
 
 
@@ -281,6 +282,20 @@ def test_what_was_not_run_at_all_stands_in_one_table_only(make: Make) -> None:
     assert "| network.hidden = [100] | vanilla  | 256 | 1       | not measured |" in text
     assert "Seconds per epoch: network.hidden = [7]" not in text
     assert "| bn       | – (not measured)" in text
+
+
+def test_what_was_not_measured_for_one_reason_is_one_row(make: Make) -> None:
+    made = make()
+    made.cell("vanilla", 16, rows=epochs([1.0] * 6, [0.5] * 6))
+    for method in ("bn", "bnp"):
+        for size in (256, 512):
+            for seed in (1, 2):
+                made.cell(method, size, seed)
+    made.cell("ln", 512, status="crashed", message="killed by SIGSEGV")
+    text = render(made.read())
+    assert "| bn, bnp  | 256, 512 | 1–2     | not measured |" in text
+    assert "| ln       | 512      | 1       | crashed      | killed by SIGSEGV |" in text
+    assert render(made.read(), format="csv").count("not finished") == 9  # one record a cell, as before
 
 
 def test_nothing_measured_yet(make: Make) -> None:

@@ -1,0 +1,93 @@
+"""In which settings cells differ, and which of these tell them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+# Which tell cells apart, best first.
+_PREFERRED = ("dataset", "network", "engine", "precision", "memory_format", "device", "devices", "threads")
+
+_REPEATED = 5  # equal values in a list, before it is written short
+
+
+def differing(cells: Sequence[Mapping[str, Any]], apart: Sequence[str]) -> dict[str, list[Any]]:
+    """Dotted setting to what each cell has there, for the settings that vary.
+
+    Args:
+        cells: the settings of each.
+        apart: names of settings that are not looked at.
+    """
+    found: dict[str, list[Any]] = {}
+    for name in dict.fromkeys(name for cell in cells for name in cell if name not in apart):
+        values = [cell.get(name) for cell in cells]
+        if all(value == values[0] for value in values):
+            continue
+        paths = dict.fromkeys(path for value in _distinct(values) for path in _paths(name, value))
+        tables = {path.rpartition(".")[0] for path in paths}
+        for path in paths:
+            if path not in tables:  # another cell's value may be empty where this one's is a table
+                found[path] = [setting(cell, path) for cell in cells]
+    return {path: values for path, values in found.items() if len(_distinct(values)) > 1}
+
+
+def telling(identities: Sequence[Hashable], settings: Mapping[str, Sequence[Any]]) -> list[str]:
+    """As few of the settings as tell apart what all of them do, among cells that are otherwise alike.
+
+    A setting that follows from the identities (a learning rate that is overridden by batch size) tells nothing apart.
+
+    Args:
+        identities: what else each cell is known by.
+        settings: as ``differing`` gives them.
+    """
+    columns = {path: list(map(repr, values)) for path, values in settings.items()}
+
+    def tells(chosen: Iterable[str]) -> int:
+        return len(set(zip(identities, *(columns[path] for path in chosen), strict=True)))
+
+    paths = list(columns)
+    whole = tells(paths)
+    for path in sorted(paths, key=_reluctance):
+        rest = [other for other in paths if other != path]
+        if tells(rest) == whole:
+            paths = rest
+    return paths
+
+
+def setting(cell: Mapping[str, Any], path: str) -> Any:
+    """One of a cell's settings by its dotted name; None where it has none."""
+    value: Any = cell
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def told(value: Any) -> str:
+    """A setting as text; a table of nothing but its kind is that kind, ``[32] * 8`` a list of eight times 32."""
+    if isinstance(value, dict):
+        given = {name: item for name, item in value.items() if item is not None}
+        inner = ", ".join(f"{name} = {told(item)}" for name, item in given.items())
+        return str(given["kind"]) if list(given) == ["kind"] else f"{{{inner}}}"
+    if isinstance(value, list | tuple):
+        if len(value) >= _REPEATED and all(item == value[0] for item in value):
+            return f"[{told(value[0])}] * {len(value)}"
+        return f"[{', '.join(map(told, value))}]"
+    return str(value).lower() if isinstance(value, bool | None) else str(value)
+
+
+def _distinct(values: Sequence[Any]) -> list[Any]:
+    return list({repr(value): value for value in values}.values())
+
+
+def _reluctance(path: str) -> int:
+    """The settings that a reader expects in a heading are dropped last."""
+    name = path.split(".")[0]
+    return len(_PREFERRED) - _PREFERRED.index(name) if name in _PREFERRED else 0
+
+
+def _paths(name: str, value: Any) -> Iterable[str]:
+    if isinstance(value, dict) and value:
+        for inner, item in value.items():
+            yield from _paths(f"{name}.{inner}", item)
+    else:
+        yield name
