@@ -144,7 +144,9 @@ def _target(view: View, cell: Cell, metric: str, target: float | None) -> float:
         return math.inf
     if metric == "epochs_to":
         return float(first)
-    seconds = view.series(cell, "train_seconds")
-    if missing := [epoch for epoch in range(1, first + 1) if not math.isfinite(seconds.get(epoch, math.nan))]:
-        raise NoDataError(f"no train_seconds of epoch {missing[0]}")
-    return sum(seconds[epoch] for epoch in range(1, first + 1))
+    series = view.series(cell, "train_seconds")
+    seconds = [series.get(epoch, math.nan) for epoch in range(1, first + 1)]
+    if not math.isfinite(total := sum(seconds)):
+        missing = next((epoch for epoch, s in enumerate(seconds, 1) if not math.isfinite(s)), first)
+        raise NoDataError(f"no train_seconds of epoch {missing}")
+    return total

@@ -60,16 +60,7 @@ def median_interval(values: Sequence[float]) -> Estimate:
     Args:
         values: finite, at least one.
     """
-    ordered = np.sort(np.asarray(values, dtype=np.float64))
-    value, n = _middle(ordered), len(ordered)
-    if n == 1:
-        return Estimate(value, n, reason="n = 1")
-    if ordered[0] == ordered[-1]:
-        return Estimate(value, n, value, value)
-    if n < LEAST_PAIRS:
-        return Estimate(value, n, reason=f"n = {n} of {LEAST_PAIRS}")
-    lower, upper, counts = _distinct_ranks(n)
-    return _between(value, n, (ordered[lower] + ordered[upper]) / 2, counts)
+    return _median_intervals(np.asarray([values], dtype=np.float64))[0]
 
 
 @_QUIET
@@ -157,7 +148,6 @@ def outliers(values: Sequence[float]) -> list[bool]:
     return [bool(deviation > OUTLIER_SCORE * scale) for deviation in deviations]
 
 
-@_QUIET
 def cells_interval(cells: Sequence[Sequence[float]]) -> Estimate:
     """The median over the epochs of several cells, each measured by a process of its own.
 
@@ -167,19 +157,43 @@ def cells_interval(cells: Sequence[Sequence[float]]) -> Estimate:
     Args:
         cells: for each cell the values of its epochs: times, or ratios or differences of paired times.
     """
-    within = median_interval([value for values in cells for value in values])
-    if len(cells) == 1 or within.low is None or within.low == within.high:
-        return within
-    k, size = len(cells), min(max(map(len, cells)), max(_LARGEST_RESAMPLE // len(cells), 20))
-    ordered = [np.sort(np.asarray(values, dtype=np.float64)) for values in cells]
-    evenly = np.concatenate([values[_even_ranks(size, len(values))] for values in ordered])
-    order = np.argsort(evenly)
+    return cells_intervals([cells])[0]
+
+
+@_QUIET
+def cells_intervals(samples: Sequence[Sequence[Sequence[float]]]) -> list[Estimate]:
+    """``cells_interval`` of each sample, computed together for those that have as many cells of as many epochs."""
+    shapes: dict[tuple[int, ...], list[int]] = {}
+    for place, cells in enumerate(samples):
+        shapes.setdefault(tuple(map(len, cells)), []).append(place)
+    found: dict[int, Estimate] = {}
+    for lengths, places in shapes.items():
+        values = np.array([[value for cell in samples[place] for value in cell] for place in places], dtype=np.float64)
+        estimates = _median_intervals(values)
+        if len(lengths) > 1 and sum(lengths) >= LEAST_PAIRS:
+            estimates = _wider(estimates, *_over_cells(values, lengths))
+        found |= zip(places, estimates, strict=True)
+    return [found[place] for place in range(len(samples))]
+
+
+def _over_cells(values: Array, lengths: Sequence[int]) -> tuple[Array, npt.NDArray[np.int64], int]:
+    """Medians of resamples of the cells, (samples, resamples); how often each resample occurs; the number of cells.
+
+    Args:
+        values: (samples, epochs), cell by cell.
+        lengths: epochs of each cell.
+    """
+    k, size = len(lengths), min(max(lengths), max(_LARGEST_RESAMPLE // len(lengths), 20))
+    cells = np.split(values, np.cumsum(lengths)[:-1], axis=1)
+    evenly = np.concatenate([np.sort(cell, axis=1)[:, _even_ranks(size, cell.shape[1])] for cell in cells], axis=1)
+    order = np.argsort(evenly, axis=1)
     choices, counts = _distinct_choices(k)
-    upto = np.cumsum(np.arange(k)[:, None] == order // size, axis=1)  # each cell's values up to a rank
-    below = choices @ upto.astype(np.float64)  # each choice's
-    lower, upper = (np.argmax(below > middle, axis=1) for middle in ((k * size - 1) // 2, k * size // 2))
-    values = evenly[order]
-    return _wider(within, (values[lower] + values[upper]) / 2, counts, k)
+    of_cell = np.arange(k)[:, None] == (order // size)[:, None, :]
+    below = choices @ np.cumsum(of_cell, axis=2, dtype=np.float64)  # each choice's values up to a rank
+    lower, upper = (np.argmax(below > middle, axis=2) for middle in ((k * size - 1) // 2, k * size // 2))
+    ordered = np.take_along_axis(evenly, order, axis=1)
+    medians = (np.take_along_axis(ordered, lower, axis=1) + np.take_along_axis(ordered, upper, axis=1)) / 2
+    return medians, counts, k
 
 
 @_QUIET
@@ -206,7 +220,7 @@ def change_interval(base: Sequence[Sequence[float]], new: Sequence[Sequence[floa
     change = _between(value, n, np.mean(drawn, axis=0))
     if len(pairs) > 1:
         choices, counts = _distinct_choices(len(pairs))
-        change = _wider(change, choices @ logs / len(pairs), counts, len(pairs))
+        (change,) = _wider([change], (choices @ logs / len(pairs))[None], counts, len(pairs))
     low, high = (None if bound is None else _exponential(bound) for bound in (change.low, change.high))
     return Estimate(_exponential(value), n, low, high)
 
@@ -227,21 +241,45 @@ def _distinct_choices(k: int) -> tuple[Array, npt.NDArray[np.int64]]:
     return choices.astype(np.float64), counts
 
 
-def _wider(within: Estimate, resamples: Array, counts: npt.NDArray[np.int64], k: int) -> Estimate:
-    """The estimate with its interval widened to that over k cells.
+def _wider(within: Sequence[Estimate], resamples: Array, counts: npt.NDArray[np.int64], k: int) -> list[Estimate]:
+    """The estimates with their intervals widened to those over k cells; one of width 0 stays.
 
     The spread of k resampled cells is short by the factor sqrt((k - 1) / k), which is put back: on a logarithmic scale
     where all are positive, so that no time or ratio ends below 0.
+
+    Args:
+        within: over the epochs alone.
+        resamples: (estimates, resamples), each of which occurred ``counts`` times.
     """
-    root = math.sqrt(k / (k - 1))
-    if within.value > 0 and resamples.min() > 0:
-        spread = within.value * (resamples / within.value) ** root
+    root, middle = math.sqrt(k / (k - 1)), np.array([[estimate.value] for estimate in within])
+    positive = (middle > 0) & (resamples.min(axis=1, keepdims=True) > 0)
+    spread = np.where(positive, middle * (resamples / middle) ** root, middle + (resamples - middle) * root)
+    return [
+        estimate
+        if estimate.low is None or estimate.high is None or estimate.low == estimate.high
+        else Estimate(estimate.value, estimate.n, min(estimate.low, low), max(estimate.high, high))
+        for estimate, (low, high) in zip(within, _bounds(spread, counts).tolist(), strict=True)
+    ]
+
+
+def _median_intervals(values: Array) -> list[Estimate]:
+    """The median of each row, (samples, values), with its bootstrap interval."""
+    ordered, n = np.sort(values, axis=1), values.shape[1]
+    medians = ((ordered[:, (n - 1) // 2] + ordered[:, n // 2]) / 2).tolist()
+    constant = (ordered[:, 0] == ordered[:, -1]).tolist()
+    if n == 1:
+        return [Estimate(median, n, reason="n = 1") for median in medians]
+    if n < LEAST_PAIRS:
+        bounds = [(None, None)] * len(medians)
     else:
-        spread = within.value + (resamples - within.value) * root
-    over = _between(within.value, within.n, spread, counts)
-    low = min(bound for bound in (within.low, over.low) if bound is not None)
-    high = max(bound for bound in (within.high, over.high) if bound is not None)
-    return Estimate(within.value, within.n, low, high)
+        lower, upper, counts = _distinct_ranks(n)
+        bounds = _bounds((ordered[:, lower] + ordered[:, upper]) / 2, counts).tolist()
+    return [
+        Estimate(median, n, median, median)
+        if equal
+        else Estimate(median, n, low, high, "" if low is not None else f"n = {n} of {LEAST_PAIRS}")
+        for median, equal, (low, high) in zip(medians, constant, bounds, strict=True)
+    ]
 
 
 def resampled_medians(ordered: Array, stream: int = 0) -> Array:
@@ -278,17 +316,19 @@ def student(degrees: int) -> float:
     return float(stdtrit(degrees, _TAILS[1]))
 
 
-def _between(value: float, n: int, resamples: Array, counts: npt.NDArray[np.int64] | None = None) -> Estimate:
-    """The estimate with the bounds between which 95 % of the resamples lie; each occurred so many times, or once."""
-    if counts is None:
-        positions = [round(tail * (len(resamples) - 1)) for tail in _TAILS]
-        low, high = np.partition(resamples, positions)[positions]
-    else:
-        order = np.argsort(resamples)
-        upto = np.cumsum(counts[order])
-        positions = [round(tail * (int(upto[-1]) - 1)) for tail in _TAILS]
-        low, high = resamples[order][np.searchsorted(upto, positions, side="right")]
-    return Estimate(value, n, float(low), float(high))
+def _between(value: float, n: int, resamples: Array) -> Estimate:
+    """The estimate with the bounds between which 95 % of the resamples lie."""
+    low, high = _bounds(resamples, np.ones(len(resamples), dtype=np.int64)).tolist()
+    return Estimate(value, n, low, high)
+
+
+def _bounds(resamples: Array, counts: npt.NDArray[np.int64]) -> Array:
+    """The two bounds between which 95 % of the resamples of the last axis lie; each occurred so many times."""
+    order = np.argsort(resamples, axis=-1)
+    upto = np.cumsum(counts[order], axis=-1)
+    positions = [round(tail * (int(counts.sum()) - 1)) for tail in _TAILS]
+    places = np.stack([np.argmax(upto > position, axis=-1) for position in positions], axis=-1)
+    return np.take_along_axis(np.take_along_axis(resamples, order, axis=-1), places, axis=-1)
 
 
 def _middle(ordered: Array) -> float:

@@ -12,11 +12,12 @@ from bnpbench.report.claims import paired_times
 from bnpbench.report.document import Record, Section, Table
 from bnpbench.report.groups import Group
 from bnpbench.report.metrics import NoDataError, times, value
-from bnpbench.report.statistics import Estimate, cells_interval, outliers
+from bnpbench.report.statistics import Estimate, cells_intervals, outliers
 from bnpbench.report.text import dash, decimals, span
 from bnpbench.report.view import Cell, View
 
 _METRIC = "train_seconds"
+_At = tuple[int, str]  # batch size and method
 _second = itemgetter(1)
 
 
@@ -45,27 +46,29 @@ def titled(title: str, group: Group) -> str:
 
 def _seconds(view: View, group: Group, alone: bool) -> Table:
     columns, rows, records = ["method"], [[method] for method in group.methods], list[Record]()
-    counts, flagged = [], 0
-    for batch_size in dict.fromkeys(size for _, size, _ in group.places()):
+    sizes = list(dict.fromkeys(size for _, size, _ in group.places()))
+    cells = {(size, method): measured(group.at(method, size)) for size in sizes for method in group.methods}
+    series = {place: [list(_times(view, cell).values()) for cell in whole] for place, (whole, _) in cells.items()}
+    estimates = _intervals(series)
+    for batch_size in sizes:
         columns.append(f"N = {batch_size}")
         sources = [published(view, group.at(method, batch_size), _METRIC) for method in group.methods]
         for row, method in zip(rows, group.methods, strict=True):
             place = Place("seconds per epoch", group.title, method, batch_size)
-            cells, others = measured(group.at(method, batch_size))
-            series = [list(_times(view, cell).values()) for cell in cells]
-            if not (values := [seconds for epochs in series for seconds in epochs]):
-                text, row_record = place.empty(_METRIC, others or "no epochs")
+            at, others = (batch_size, method), cells[batch_size, method][1]
+            if at in estimates:
+                values = [seconds for epochs in series[at] for seconds in epochs]
+                text, row_record = place.interval(_METRIC, estimates[at], values, others)
             else:
-                estimate = cells_interval([epochs for epochs in series if epochs])
-                text, row_record = place.interval(_METRIC, estimate, values, others)
-                counts.append(estimate.n)
-                flagged += sum(_flagged(view, cell) for cell in cells)
+                text, row_record = place.empty(_METRIC, others or "no epochs")
             row.append(text)
             records.append(row_record)
         if any(sources):
             columns.append(f"N = {batch_size}, published")
             for row, source in zip(rows, sources, strict=True):
                 row.append(source or dash())
+    counts = [estimate.n for estimate in estimates.values()]
+    flagged = sum(_flagged(view, cell) for at in estimates for cell in cells[at][0])
     notes = [f"Seconds of training: median and 95 % interval (bootstrap) over {span(counts)} epochs."] if counts else []
     if flagged:
         notes.append(f"{flagged} of {sum(counts)} epochs are outliers (median absolute deviation); none is left out.")
@@ -79,41 +82,57 @@ def _seconds(view: View, group: Group, alone: bool) -> Table:
 def _ratios(view: View, group: Group, base: str) -> Table:
     methods = [method for method in group.methods if method != base]
     columns, rows, records = ["method"], [[method] for method in methods], list[Record]()
-    estimates: list[Estimate] = []
-    for batch_size in dict.fromkeys(size for _, size, _ in group.places()):
+    sizes = list(dict.fromkeys(size for _, size, _ in group.places()))
+    ratios, reasons = dict[_At, list[list[float]]](), dict[_At, str]()
+    for at in ((size, method) for size in sizes for method in methods):
+        try:
+            ratios[at] = _paired_ratios(view, group, at, base)
+        except NoDataError as reason:
+            reasons[at] = str(reason)
+    estimates = _intervals(ratios)
+    for batch_size in sizes:
         columns.append(f"N = {batch_size}")
         for row, method in zip(rows, methods, strict=True):
-            place = Place(f"ratio to {base}", group.title, method, batch_size)
-            text, row_record, estimate = _ratio(view, place, group.at(method, batch_size), group.at(base, batch_size))
+            place, quantity = Place(f"ratio to {base}", group.title, method, batch_size), f"{_METRIC} ratio"
+            at = (batch_size, method)
+            if at in reasons:
+                text, row_record = place.empty(quantity, reasons[at])
+            else:
+                values = [ratio for cell in ratios[at] for ratio in cell]
+                others = measured(group.at(method, batch_size))[1]
+                text, row_record = place.interval(quantity, estimates[at], values, others)
             row.append(text)
             records.append(row_record)
-            estimates += [estimate] if estimate else []
     notes = []
     if estimates:
-        counts = span(estimate.n for estimate in estimates)
+        counts = span(estimate.n for estimate in estimates.values())
         notes = [f"Median and 95 % interval (bootstrap) over {counts} pairs of epochs measured in turn."]
-        notes += noise(view, estimates)
+        notes += noise(view, list(estimates.values()))
     title = titled(f"Ratio to {base}", group)
     return Table(title, tuple(columns), tuple(map(tuple, rows)), tuple(notes), tuple(records))
 
 
-def _ratio(
-    view: View, place: Place, cells: Sequence[Cell], base: Sequence[Cell]
-) -> tuple[str, Record, Estimate | None]:
-    quantity = f"{_METRIC} ratio"
-    for side, whose in ((cells, ""), (base, f"{place.table.removeprefix('ratio to ')}: ")):
-        if not measured(side)[0]:
-            return *place.empty(quantity, whose + measured(side)[1]), None
-    others = {cell.seed: cell for cell in base if cell.ok}
-    sides = {str(cell.seed): (cell, others[cell.seed]) for cell in cells if cell.ok and cell.seed in others}
+def _paired_ratios(view: View, group: Group, at: _At, base: str) -> list[list[float]]:
+    """Cell by cell the ratios of the epochs measured in turn; NoDataError where there are none."""
+    cells, bases = group.at(at[1], at[0]), group.at(base, at[0])
+    for side, whose in ((cells, ""), (bases, f"{base}: ")):
+        whole, others = measured(side)
+        if not whole:
+            raise NoDataError(whose + others)
+    beside = {cell.seed: cell for cell in bases if cell.ok}
+    sides = {str(cell.seed): (cell, beside[cell.seed]) for cell in cells if cell.ok and cell.seed in beside}
     left = {seed: _times(view, pair[0]) for seed, pair in sides.items()}
     right = {seed: _times(view, pair[1]) for seed, pair in sides.items()}
     pairs = paired_times(view, sides, left, right) if sides else None
     if not pairs or not all(min(cell, key=_second)[1] for cell in pairs):
-        return *place.empty(quantity, "not measured in turn"), None
-    ratios = [[one / other for one, other in cell] for cell in pairs]
-    estimate = cells_interval(ratios)
-    return *place.interval(quantity, estimate, [r for cell in ratios for r in cell], measured(cells)[1]), estimate
+        raise NoDataError("not measured in turn")
+    return [[one / other for one, other in cell] for cell in pairs]
+
+
+def _intervals(samples: Mapping[_At, Sequence[Sequence[float]]]) -> dict[_At, Estimate]:
+    """Of every place whose cells have epochs."""
+    kept = {at: cells for at, sample in samples.items() if (cells := [epochs for epochs in sample if epochs])}
+    return dict(zip(kept, cells_intervals(list(kept.values())), strict=True))
 
 
 def _to_accuracy(view: View, group: Group, targets: Sequence[float]) -> Table:

@@ -20,15 +20,18 @@ def differing(cells: Sequence[Mapping[str, Any]], apart: Sequence[str]) -> dict[
     """
     found: dict[str, list[Any]] = {}
     for name in dict.fromkeys(name for cell in cells for name in cell if name not in apart):
-        values = [cell.get(name) for cell in cells]
-        if all(value == values[0] for value in values):
+        names = [repr(cell.get(name)) for cell in cells]
+        distinct = {text: cell.get(name) for text, cell in zip(names, cells, strict=True)}
+        if len(distinct) == 1:
             continue
-        paths = dict.fromkeys(path for value in _distinct(values) for path in _paths(name, value))
+        paths = dict.fromkeys(path for value in distinct.values() for path in _paths(name, value))
         tables = {path.rpartition(".")[0] for path in paths}
         for path in paths:
             if path not in tables:  # another cell's value may be empty where this one's is a table
-                found[path] = [setting(cell, path) for cell in cells]
-    return {path: values for path, values in found.items() if len(_distinct(values)) > 1}
+                values = {text: setting({name: value}, path) for text, value in distinct.items()}
+                if len(set(map(repr, values.values()))) > 1:
+                    found[path] = [values[text] for text in names]
+    return found
 
 
 def telling(identities: Sequence[Hashable], settings: Mapping[str, Sequence[Any]]) -> list[str]:
@@ -73,10 +76,6 @@ def told(value: Any) -> str:
             return f"[{told(value[0])}] * {len(value)}"
         return f"[{', '.join(map(told, value))}]"
     return str(value).lower() if isinstance(value, bool | None) else str(value)
-
-
-def _distinct(values: Sequence[Any]) -> list[Any]:
-    return list({repr(value): value for value in values}.values())
 
 
 def _reluctance(path: str) -> int:
