@@ -5,6 +5,7 @@ import torch
 import torch._dynamo  # noqa: F401
 import torchvision  # noqa: F401
 
+import bnpbench.datasets.table
 import bnpbench.execution.block
 import bnpbench.execution.preflight
 import bnpbench.execution.ranks  # noqa: F401

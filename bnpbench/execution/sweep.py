@@ -179,7 +179,6 @@ class Sweep:
         for message in job.run.messages():
             self._take(job, message)
         if job.answered:
-            job.run.join()
             self._next(job)
         elif job.run.lost:
             self._lost(job)
@@ -196,7 +195,7 @@ class Sweep:
             case Epoch(key, row):
                 rows = job.epochs.setdefault(key, [])
                 rows[row["epoch"] - 1 :] = [row]  # told again where a rank died and all went back to a checkpoint
-                if len(job.block.cells) == 1:
+                if len(job.block.cells) == 1 and row["epoch"] != job.block.cells[0].settings.epochs:  # else all follow
                     job.store.write_partial(key, rows)
                 self.progress.epoch(job.block, key, row)
             case Finished(key, row, steps):
@@ -236,13 +235,16 @@ class Sweep:
         self._end(job)
 
     def _next(self, job: Job) -> None:
-        """The next piece of a block, or its end."""
-        assert job.run is not None
-        job.run.kill()
+        """The next piece of a block, or its end; a process that has answered ends while the block is written."""
+        run = job.run
+        assert run is not None
+        if not job.pieces:
+            self._end(job)
+        if job.answered:
+            run.join()
+        run.kill()
         if job.pieces:
             self._launch(job)
-        else:
-            self._end(job)
 
     def _end(self, job: Job) -> None:
         self.running.remove(job)

@@ -18,7 +18,7 @@ from tests.training.test_trainer import CPU, cell, trainer, weights
 SGD = {"kind": "sgd", "lr": 0.1, "momentum": 0.9}
 # Adam divides a gradient by its size and eps. With the default 1e-8 one that is rounding alone, of a bias before batch
 # normalization or of a weight whose terms cancel, moves its weight as far as any other.
-ADAM = {"kind": "adam", "lr": 0.01, "eps": 1e-4}
+ADAM = {"kind": "adam", "lr": 0.01, "eps": 1e-3}
 METHODS = ["vanilla", "bn", "bn-pre", "renorm", "ln", "4things", "bnp", {"kind": "bnp", "statistics": "batch"}]
 IMAGES = {"dataset": {"kind": "synthetic", "shape": (3, 20, 20), "train": 103, "test": 41, "classes": 5}}
 WARMED = {"kind": "steps", "epochs": (1,), "warmup": {"kind": "linear", "start": 0.01, "iterations": 7}}
