@@ -59,7 +59,11 @@ class TrainingState:
 
     def _put_back_optimizer(self, taken: dict[int, dict[str, Any]]) -> None:
         if not self.optimizer.state:  # before its first step: let torch build the state
+            groups = self.optimizer.param_groups
+            rates = [group["lr"] for group in groups]
             self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": _cloned(taken)})
+            for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+                group["lr"] = rate  # the tensor that the schedule writes to, of which torch has made a copy
             return
         parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         with torch.no_grad():
