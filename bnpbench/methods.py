@@ -114,6 +114,8 @@ def preconditioner(settings: Settings, model: nn.Module) -> BNP | None:
     if not METHODS[options.kind].preconditioned:
         return None
     first = next(name for name, module in model.named_modules() if isinstance(module, WEIGHTED))
+    # A penalty's gradient by-passes the lean form, and under autocast the plain one would run.
+    plain = options.form == "plain" or settings.devices > 1 or settings.precision == "bf16" or penalty(settings, model)
     return BNP(
         model,
         rho=options.rho,
@@ -125,7 +127,7 @@ def preconditioner(settings: Settings, model: nn.Module) -> BNP | None:
         standardize=options.standardize,
         count="forward",  # the training step takes every forward pass to a backward one
         layers=None if options.first_layer else (lambda name, module: name != first),
-        lean=partial(_costs_less_lean, settings) if options.form == "auto" and settings.devices == 1 else None,
+        lean=None if plain else partial(_costs_less_lean, settings),
     )
 
 
@@ -133,7 +135,7 @@ def _costs_less_lean(settings: Settings, name: str, module: nn.Module) -> bool:
     """Whether the lean form of BNP is the cheaper one on a dense layer."""
     assert isinstance(module, nn.Linear)
     shape = module.in_features, module.out_features, settings.batch_size
-    calls = 0 if settings.engine == "compiled" else LEAN_CALLS
+    calls = LEAN_CALLS if settings.engine == "eager" else 0
     return lean_bnp_flops(*shape) + calls < bnp_flops(*shape)
 
 

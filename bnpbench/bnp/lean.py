@@ -37,7 +37,7 @@ class Linear(nn.Linear):
 class LeanProduct:
     """``product`` of a :class:`Linear` under BNP. Copies and pickles of the module carry torch's instead.
 
-    Outside training, under autocast, and on an input of more than two dimensions it is torch's too.
+    Outside training, under autocast, with a frozen bias, and on an input of more than two dimensions it is torch's too.
 
     Args:
         layer: of the module.
@@ -49,7 +49,8 @@ class LeanProduct:
 
     def __call__(self, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         trains = self.layer.module.training and torch.is_grad_enabled() and weight.requires_grad
-        if not trains or inputs.dim() != 2 or autocasts(inputs.device.type):
+        biased = bias is not None and bias.requires_grad  # else the formula is that of layers without
+        if not (trains and biased) or inputs.dim() != 2 or autocasts(inputs.device.type):
             return F.linear(inputs, weight, bias)
         output: Tensor = _Lean.apply(inputs, weight, bias, self)
         return output

@@ -108,7 +108,6 @@ class Layer:
 
     running_mean: Tensor
     running_variance: Tensor
-    compiled_sums: Tensor
 
     def __init__(self, name: str, module: nn.Module, backward: Backward) -> None:
         self.name, self.module, self.backward = name, module, backward
@@ -122,6 +121,7 @@ class Layer:
             self.spatial_dims = len(module.kernel_size)
             self.channels, self.groups, self.taps = module.in_channels, module.groups, math.prod(module.kernel_size)
         self.inputs = self.channels // self.groups * self.taps
+        self.compiled_sums = self.weight.new_zeros(2 * self.channels + 3, dtype=torch.float64)
         self.pool: dict[Call, Tensor | None] = {}
         self.late: Arrivals | None = None
         self.known = Gradient(None)
@@ -162,10 +162,13 @@ class Layer:
     def observe_compiled(self, inputs: Tensor, output: Tensor) -> None:
         """The same inside a compiled module, where autograd nodes have no hooks: the rows join at once."""
         rows, examples, outputs = self._counts(inputs, output)
+        if rows == 0:
+            return
         mean, variance = self._statistics(inputs)
-        shift = mean.double() - self.running_mean.double()
+        shift = mean.double() - self.running_mean.to(mean.device, torch.float64)  # elsewhere, if the model just moved
         counts = [shift.new_full((1,), count) for count in (rows, examples, outputs)]
-        self.compiled_sums.add_(torch.cat([shift * rows, (variance.double() + shift.square()) * rows, *counts]))
+        sums = torch.cat([shift * rows, (variance.double() + shift.square()) * rows, *counts])
+        self.compiled_sums.add_(sums.to(self.compiled_sums.device))
         self.compiled = True
 
     def deliver(self, arrivals: Arrivals) -> None:

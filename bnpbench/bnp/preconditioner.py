@@ -188,8 +188,7 @@ class BNP:
 
     @torch.no_grad()
     def _precondition(self, chosen: Sequence[Layer]) -> None:
-        if not all(running.fits() for running in self._running):
-            self._place()
+        self._follow()
         self._backward.passes.clear()  # left over from a backward pass that raised
         with_grad = [layer for layer in chosen if layer.settle() is not None]
         if len(with_grad) < len(chosen):
@@ -231,14 +230,20 @@ class BNP:
     @torch.no_grad()
     def _finish(self, layer: Layer) -> Terms:
         """The terms of a layer in the lean form. The first to ask, in a backward pass, folds in the rows of all."""
+        self._follow()
         running = next(running for running in self._running if layer in running.members)
         if running.terms is None:
             self._fold(running, [one for one in running.layers if one.has_rows], sums=None)
         assert running.terms is not None
         return running.terms[layer]
 
+    def _follow(self) -> None:
+        """Lay the running values out anew if the model was moved or cast."""
+        if not all(running.fits() for running in self._running):
+            self._place()
+
     def _place(self) -> None:
-        """Lay the running values out where the weights are, at first and after the model was moved or cast."""
+        """Lay the running values out where the weights are."""
         old = self._running_values() if self._running else {}
         self._running = []
         for device in dict.fromkeys(layer.weight.device for layer in self._layers):

@@ -59,7 +59,7 @@ class Running:
         self.inverses = torch.split(self.inverse, self.sizes)
         for layer, mean, variance in zip(self.layers, self.means, variances, strict=True):
             layer.running_mean, layer.running_variance = mean, variance
-            layer.compiled_sums = mean.new_zeros(2 * layer.channels + 3, dtype=torch.float64)
+            layer.compiled_sums = layer.compiled_sums.to(device)  # rows of a step under way, if the model just moved
         sizes = torch.tensor(self.sizes)
         group_sizes = torch.tensor([layer.channels // layer.groups for layer in layers for _ in range(layer.groups)])
         self.layer_of_channel = torch.arange(len(sizes)).repeat_interleave(sizes).to(device)

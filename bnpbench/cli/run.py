@@ -47,7 +47,7 @@ def run(
 
     What is finished is kept and not run again."""
     from bnpbench.execution.options import Options
-    from bnpbench.execution.runner import execute
+    from bnpbench.execution.runner import check, execute
     from bnpbench.report import claims_exit_code, render, verdicts
     from bnpbench.results import read_results
     from bnpbench.suite import load_suite
@@ -67,6 +67,8 @@ def run(
         shard=_shard(shard),
         cluster=cluster,
     )
+    for suite in loaded:
+        check(suite, options)
     outcomes = [execute(suite, options, _progress(quiet)) for suite in loaded]
     results = read_results(out).of_suites([suite.name for suite in loaded])
     print(render(results))

@@ -160,7 +160,7 @@ class BlockRun:
         """Go on from the cell's checkpoint, if there is one."""
         wanted = self.request.checkpoints is not None and not self.request.fresh
         saved = state.load(self.checkpoint(member)) if wanted else None
-        if saved is None or member.trainer is None or saved.get("key") != member.cell.key:
+        if saved is None or member.trainer is None or saved.get("block") != self.request.block.id:
             return
         member.trainer.state.put_back(saved["state"])
         member.trainer.epochs_done, member.trainer.probed = len(saved["rows"]), saved["probed"]
@@ -226,7 +226,7 @@ class BlockRun:
     def save(self, member: Member, trainer: Trainer) -> None:
         state.save(
             {
-                "key": member.cell.key,
+                "block": self.request.block.id,  # of a cell alone: it tells the cell, and what is probed
                 "state": trainer.state.take(),
                 "random": random_state(),
                 "rows": member.rows,

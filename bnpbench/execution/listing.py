@@ -12,7 +12,9 @@ import psutil
 from tabulate import tabulate
 
 from bnpbench.errors import BnpbenchError
+from bnpbench.execution.precheck import likely_device
 from bnpbench.execution.progress import duration
+from bnpbench.report.text import plain
 from bnpbench.results import read_results
 from bnpbench.suite import Cell, Suite
 
@@ -28,7 +30,7 @@ def listing(
         only, seeds, epochs: as of ``run``.
     """
     threads = psutil.cpu_count(logical=False) or 1
-    cells = suite.cells(device="cpu", threads=threads, only=only, seeds=seeds, epochs=epochs)
+    cells = suite.cells(device=likely_device("auto"), threads=threads, only=only, seeds=seeds, epochs=epochs)
     known = _seconds_an_epoch(out)
     rows: dict[tuple[Any, ...], list[Cell]] = defaultdict(list)
     for cell in cells:
@@ -36,7 +38,7 @@ def listing(
         rows[(cell.label, s.dataset.kind, s.network.kind, s.batch_size, s.optimizer.lr, s.epochs)].append(cell)
     table = [
         (
-            *map(str, names),
+            *(plain(str(name)) for name in names),
             ", ".join(dict.fromkeys(str(c.settings.seed) for c in group)),
             str(len(group)),
             _told(_estimate(group, known)),
@@ -50,7 +52,7 @@ def listing(
     end = f"time: about {duration(total)}{note}" if total else "time: unknown, nothing like it was measured here yet"
     return "\n".join(
         [
-            f"{suite.name}: {len(cells)} {'trials' if suite.select else 'cells'} in {blocks} blocks, "
+            f"{plain(suite.name)}: {len(cells)} {'trials' if suite.select else 'cells'} in {blocks} blocks, "
             f"{len(suite.claims)} claims",
             *([_finals(suite)] if suite.select else []),
             "",
@@ -84,7 +86,7 @@ def _seconds_an_epoch(out: Path) -> dict[str, float]:
 
 
 def _likeness(settings: dict[str, Any]) -> str:
-    """What cells that take about the same time have in common. Not the threads: `--jobs` shares them out."""
+    """What cells that take about the same time here have in common. Not the threads: `--jobs` shares them out."""
     kept = {name: value for name, value in settings.items() if name not in ("seed", "epochs", "threads")}
     kept["optimizer"] = {name: value for name, value in settings["optimizer"].items() if name != "lr"}
     return json.dumps(kept, sort_keys=True)

@@ -42,6 +42,11 @@ def check_device(asked: str, where: str, remedy: str = "use --device cpu") -> No
         demand_device(where, index, count, remedy)
 
 
+def likely_device(asked: str) -> Literal["cpu", "cuda"]:
+    """What ``--device`` probably means, before torch is asked: ``auto`` is CUDA where the driver shows a device."""
+    return "cpu" if device_index(asked) is None or (asked == "auto" and _driver_count() == 0) else "cuda"
+
+
 def resolve_device(asked: str, count: int) -> Literal["cpu", "cuda"]:
     """What ``--device`` means where torch sees so many devices. Raises DeviceError."""
     index = device_index(asked)

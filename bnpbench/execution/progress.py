@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from bnpbench.report.text import plain
 from bnpbench.results import differing, telling, told
 from bnpbench.suite import Block, Cell
 
@@ -158,7 +159,7 @@ class Lines(Reporter):
             print(f"{self.line} ({self.status()})", file=sys.stderr, flush=True)
 
     def note(self, text: str) -> None:
-        print(f"warning: {text}", file=sys.stderr)
+        print(f"warning: {plain(text)}", file=sys.stderr)
 
     def stop(self) -> None:
         if self.kept:
@@ -189,7 +190,7 @@ class Live(Reporter):
         self.live.update(self.text(f"{bar} {self.status()}\n{self.line}"))
 
     def note(self, text: str) -> None:
-        self.console.print(self.text(f"warning: {text}"))
+        self.console.print(self.text(f"warning: {plain(text)}"))
 
     def stop(self) -> None:
         self.live.stop()
@@ -205,7 +206,7 @@ def _labels(cells: Sequence[Cell]) -> dict[str, str]:
     names = [f"{label} N={size}" for label, size in places]
     for path in paths:
         names = [f"{name} {path}={told(value)}" for name, value in zip(names, settings[path], strict=True)]
-    return {cell.key: name for cell, name in zip(cells, names, strict=True)}
+    return {cell.key: plain(name) for cell, name in zip(cells, names, strict=True)}
 
 
 def duration(seconds: float) -> str:

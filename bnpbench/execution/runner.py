@@ -7,13 +7,13 @@ from collections.abc import Sequence, Set
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from bnpbench.errors import BnpbenchError, DeviceError
 from bnpbench.execution.executor import Executor, Local
 from bnpbench.execution.messages import Preflight
 from bnpbench.execution.options import Options, Outcome
-from bnpbench.execution.precheck import check_cuda_only, check_data, check_device, demand_devices
+from bnpbench.execution.precheck import check_cuda_only, check_data, check_device, demand_devices, likely_device
 from bnpbench.execution.progress import Progress, Silent
 from bnpbench.execution.stores import Stores
 from bnpbench.execution.sweep import Sweep
@@ -40,7 +40,7 @@ def run_suite(suite: Suite, out: str | Path = "results", progress: Progress | No
 def execute(suite: Suite, options: Options, progress: Progress) -> Outcome:
     """Run a suite's blocks that are not finished yet; see ``run_suite``."""
     kinds = {cell.settings.dataset.kind for cell in suite.cells(device="cpu", threads=1)}
-    _check(suite, kinds, options)
+    check(suite, options)
     executor = _executor(suite, kinds, options, progress)
     try:
         return _execute(suite, options, progress, executor)
@@ -86,7 +86,12 @@ def _measure(
     check_cuda_only(cell.settings for cell in chosen)
     _check_devices(executor, options, chosen)
     blocks = _sharded(suite.blocks(chosen), options.shard)
-    done = {block.id for block in blocks if not options.fresh and stores.finished(block)}
+    own = {cell.key: block for block in suite.blocks(whole) for cell in block.cells}  # a part of one has another id
+
+    def finished(block: Block) -> bool:
+        return stores.finished(block) or all(stores.finished(own[cell.key]) for cell in block.cells)
+
+    done = {block.id for block in blocks if not options.fresh and finished(block)}
     todo = [cell for block in blocks if block.id not in done for cell in block.cells]
     costs = executor.preflight(Preflight(tuple(todo), options.data_dir, options.offline)) if todo else {}
     stores.create()
@@ -114,8 +119,8 @@ def _scores(stores: Stores, trials: Sequence[Cell], by: str) -> dict[str, float]
     return {str(key): float(score) for key, score in last.items()}
 
 
-def _check(suite: Suite, kinds: Set[str], options: Options) -> None:
-    """What can be refused before torch is imported, which takes seconds."""
+def check(suite: Suite, options: Options) -> None:
+    """What can be refused before torch is imported, which takes seconds. Raises BnpbenchError."""
     if options.jobs > 1 and suite.measure.interleave:
         raise BnpbenchError(
             f"--jobs {options.jobs}: the suite {suite.name} interleaves cells to compare their times, and blocks that "
@@ -128,16 +133,16 @@ def _check(suite: Suite, kinds: Set[str], options: Options) -> None:
         )
     if options.cluster is None:  # else devices and data are the workers'
         check_device(options.device, f"--device {options.device}")
-        if "cuda" in suite.devices() and any(cell.settings.device == "cuda" for cell in _chosen(suite, options)):
+        chosen = [cell.settings for cell in _chosen(suite, options)]
+        if "cuda" in suite.devices() and any(settings.device == "cuda" for settings in chosen):
             check_device("cuda", 'device = "cuda"', remedy="--only device=cpu leaves the cells that need one out")
-        check_data(kinds, options.data_dir, options.offline)
+        check_data({settings.dataset.kind for settings in chosen}, options.data_dir, options.offline)
     check_writable(options.out)
 
 
 def _chosen(suite: Suite, options: Options) -> tuple[Cell, ...]:
-    """The cells of ``--only``, where it is not known yet what "auto" stands for."""
-    device: Literal["cpu", "cuda"] = "cuda" if options.device.startswith("cuda") else "cpu"
-    return suite.cells(device=device, threads=1, only=options.only)
+    """The cells of ``--only``, where it is not known for sure yet what "auto" stands for."""
+    return suite.cells(device=likely_device(options.device), threads=1, only=options.only)
 
 
 def _sharded(blocks: Sequence[Block], shard: tuple[int, int] | None) -> tuple[Block, ...]:

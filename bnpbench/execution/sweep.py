@@ -289,6 +289,7 @@ class Sweep:
                 if cell.key not in job.records:
                     job.records[cell.key] = self._bare_record(job, cell, "interrupted", "the run was stopped")
             with contextlib.suppress(BnpbenchError, OSError):  # what ended the run may be a full disk
-                self._commit(job)
+                if not any(job.store.measured(cell.key) for cell in job.block.cells):  # else that is kept
+                    self._commit(job)
             job.release.close()
         self.running.clear()

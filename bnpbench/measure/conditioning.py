@@ -190,9 +190,12 @@ def _preconditioners(view: View, bnp: BNP | None, layer: str) -> list[_Precondit
         ("batch_damped", mean, damped_variance(variance, eps1, eps2), every),
     ]
     if running is not None and bnp is not None:
-        means = update_running(running[0], mean, bnp.options.rho)
-        variances = update_running(running[1], variance, bnp.options.rho)
-        kinds.append(("running_damped", means, damped_variance(variances, eps1, eps2), every))
+        options, used = bnp.options, (mean, variance)
+        if not options.batch:
+            used = update_running(running[0], mean, options.rho), update_running(running[1], variance, options.rho)
+        means = used[0] if options.center else torch.zeros_like(mean)
+        damped = damped_variance(used[1], eps1, eps2) if options.standardize else torch.ones_like(variance)
+        kinds.append(("running_damped", means, damped, every))
     taps = 1 if isinstance(view.module, nn.Linear) else math.prod(view.module.kernel_size)
     return [
         _Preconditioner(name, *(vector.repeat_interleave(taps) for vector in (mean, variance.sqrt(), live)))

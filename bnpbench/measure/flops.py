@@ -203,6 +203,7 @@ def _table() -> dict[Any, Formula]:
         (_reduction(2), "mv dot linalg_vector_norm"),
         (_reduction(4), "var var_mean"),
         (_per_input(1), "native_dropout _adaptive_avg_pool2d avg_pool2d"),
+        (_per_input(2), "_native_batch_norm_legit_no_training"),
         (_per_input(4), "batch_norm_update_stats"),
         (_per_input(6), "native_batch_norm _native_batch_norm_legit _batch_norm_with_update cudnn_batch_norm"),
         (_per_input(9), "native_batch_norm_backward batch_norm_backward cudnn_batch_norm_backward"),

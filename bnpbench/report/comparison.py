@@ -20,6 +20,8 @@ FLOPS = ("flops_model", "flops_method_predicted", "flops_method_counted", "param
 UNDER_ONE_TORCH = ("flops_method_executed", "operators_per_step", "kernels_per_step")
 _METRIC = "train_seconds"
 _IN_TURN = "in turn"
+# Settings in which a method and the vanilla that it is compared with are alike; others may go with the method.
+_PLACE = ("dataset", "network", "batch_size", "seed", "engine", "precision", "memory_format", "device", "threads")
 
 
 def compare(
@@ -276,9 +278,7 @@ def _seconds(view: View, cell: Cell) -> list[float]:
 
 def _to_vanilla(view: View, cell: Cell) -> list[float]:
     """Ratios to the vanilla cell that took turns with this one, epoch by epoch."""
-    base = next(
-        (other for other in view.cells if other.kind == "vanilla" and other.ok and view.paired(cell, other)), None
-    )
+    base = next((other for other in _beside(view, cell) if other.kind == "vanilla"), None)
     if base is None:
         return []
     try:
@@ -291,8 +291,19 @@ def _to_vanilla(view: View, cell: Cell) -> list[float]:
 
 def _beside_vanilla(view: View, cell: Cell) -> bool:
     """Whether the cell took turns with vanilla, or is vanilla and took turns with another."""
-    others = [other for other in view.cells if other.ok and view.paired(cell, other)]
+    others = _beside(view, cell)
     return bool(others) and any(other.kind == "vanilla" for other in (cell, *others))
+
+
+def _beside(view: View, cell: Cell) -> list[Cell]:
+    """The cells that took turns with this one and differ from it in nothing but the method and what goes with it."""
+    return [
+        other
+        for other in view.cells
+        if other.ok
+        and view.paired(cell, other)
+        and all(cell.settings.get(name) == other.settings.get(name) for name in _PLACE)
+    ]
 
 
 def _count(value: int | None) -> str:

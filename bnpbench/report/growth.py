@@ -133,13 +133,15 @@ def _exponents(view: View, groups: Sequence[Group]) -> Table | None:
 def _points(groups: Sequence[Group]) -> dict[tuple[str, str], list[_Point]]:
     """What else they have in common and the method → its points, of fully connected networks of one width each."""
     found: dict[tuple[str, str], list[_Point]] = {}
+    settings = [group.cells[0].settings for group in groups]
+    telling = [name for name in _ALIKE if len({repr(of.get(name)) for of in settings}) > 1]
     for group in groups:
         vanilla = group.base("vanilla")
         for method, size, cells in group.places():
             shape = _shape(cells[0])
             if shape is None or size < 1 or vanilla is None:
                 continue
-            alike = ", ".join(f"{name} = {told(cells[0].settings.get(name))}" for name in _ALIKE)
+            alike = ", ".join(f"{name} = {told(cells[0].settings.get(name))}" for name in telling)
             base = group.at(vanilla, size) if method != vanilla else []
             found.setdefault((alike, method), []).append(_Point({"N": float(size), **shape}, cells, base))
     return found

@@ -22,6 +22,7 @@ LEAST_PAIRS = 6  # with fewer, the bootstrap's interval is narrower than it says
 RESAMPLES = 10_001  # its 2.5 % and 97.5 % points are values, not means of two
 _CELL_RESAMPLES = 2001
 _LARGEST_RESAMPLE = 5000
+_NUMBERS_AT_ONCE = 4_000_000  # that resamples of cells may take in memory
 OUTLIER_SCORE = 3.5  # Iglewicz and Hoaglin's bound for the modified z-score
 
 _TAILS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
@@ -171,29 +172,40 @@ def cells_intervals(samples: Sequence[Sequence[Sequence[float]]]) -> list[Estima
         values = np.array([[value for cell in samples[place] for value in cell] for place in places], dtype=np.float64)
         estimates = _median_intervals(values)
         if len(lengths) > 1 and sum(lengths) >= LEAST_PAIRS:
-            estimates = _wider(estimates, *_over_cells(values, lengths))
+            size, (choices, counts) = _resampled_size(lengths), _distinct_choices(len(lengths))
+            together = max(_NUMBERS_AT_ONCE // (len(choices) * len(lengths) * size), 1)
+            for start in range(0, len(places), together):
+                part = slice(start, start + together)
+                medians = _medians_over_cells(values[part], lengths, size, choices)
+                estimates[part] = _wider(estimates[part], medians, counts, len(lengths))
         found |= zip(places, estimates, strict=True)
     return [found[place] for place in range(len(samples))]
 
 
-def _over_cells(values: Array, lengths: Sequence[int]) -> tuple[Array, npt.NDArray[np.int64], int]:
-    """Medians of resamples of the cells, (samples, resamples); how often each resample occurs; the number of cells.
+def _resampled_size(lengths: Sequence[int]) -> int:
+    """How many values stand for each of the cells, so that all weigh the same."""
+    return min(max(lengths), max(_LARGEST_RESAMPLE // len(lengths), 20))
+
+
+def _medians_over_cells(values: Array, lengths: Sequence[int], size: int, choices: Array) -> Array:
+    """Medians of resamples of the cells, (samples, resamples).
 
     Args:
         values: (samples, epochs), cell by cell.
         lengths: epochs of each cell.
+        size: how many values stand for a cell.
+        choices: how often each resample takes each cell, (resamples, cells).
     """
-    k, size = len(lengths), min(max(lengths), max(_LARGEST_RESAMPLE // len(lengths), 20))
+    k = len(lengths)
     cells = np.split(values, np.cumsum(lengths)[:-1], axis=1)
     evenly = np.concatenate([np.sort(cell, axis=1)[:, _even_ranks(size, cell.shape[1])] for cell in cells], axis=1)
     order = np.argsort(evenly, axis=1)
-    choices, counts = _distinct_choices(k)
     of_cell = np.arange(k)[:, None] == (order // size)[:, None, :]
     below = choices @ np.cumsum(of_cell, axis=2, dtype=np.float64)  # each choice's values up to a rank
     lower, upper = (np.argmax(below > middle, axis=2) for middle in ((k * size - 1) // 2, k * size // 2))
     ordered = np.take_along_axis(evenly, order, axis=1)
-    medians = (np.take_along_axis(ordered, lower, axis=1) + np.take_along_axis(ordered, upper, axis=1)) / 2
-    return medians, counts, k
+    medians: Array = (np.take_along_axis(ordered, lower, axis=1) + np.take_along_axis(ordered, upper, axis=1)) / 2
+    return medians
 
 
 @_QUIET

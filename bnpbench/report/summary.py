@@ -72,7 +72,11 @@ def deviations(view: View) -> Section | None:
     ):
         if touched := [cell for cell in cells if cell.row[name]]:
             lines.append(f"{text}: {len(touched)} of {len(cells)} cells")
-    fell_back = [cell for cell in cells if cell.row["engine_active"] not in (None, cell.row["engine"])]
+    fell_back = [
+        cell
+        for cell in cells
+        if (active := cell.row["engine_active"]) is not None and active.removesuffix("(compiled)") != cell.row["engine"]
+    ]
     if fell_back:
         lines.append(
             f"another engine than asked for ran: {len(fell_back)} of {len(cells)} cells ({_labels(fell_back)})"

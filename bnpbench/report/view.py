@@ -140,8 +140,9 @@ class View:
         return self._first[cell.key, target]
 
     def paired(self, left: Cell, right: Cell) -> bool:
-        """Whether both were measured in turn, in one process."""
-        return bool(left.row and right.row) and left.row["block"] == right.row["block"] and left.key != right.key
+        """Whether both were measured in turn, in one process; not so where that died, and each ran on its own."""
+        both = bool(left.row and right.row) and left.row["block"] == right.row["block"] and left.key != right.key
+        return both and all(None not in self.epochs.of(cell.key, "turn") for cell in (left, right))
 
 
 def views(results: Results) -> list[View]:

@@ -77,6 +77,16 @@ class Store:
         """
         return all(self._finished(block, key, canonical) for key, canonical in cells.items())
 
+    def measured(self, key: str) -> bool:
+        """Whether a cell was measured to its end, in whatever block."""
+        if key in self._merged:
+            return True
+        try:
+            table, _ = read_part(self._part("cells", key), CELLS)
+            return table.column("status")[0].as_py() in FINISHED
+        except (DamagedError, IndexError, OSError):
+            return False
+
     @contextmanager
     def lock(self, block: str, *, wait: bool = True) -> Iterator[bool]:
         """Holds the block's flock, which the kernel frees when the process dies.

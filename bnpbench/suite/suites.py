@@ -17,7 +17,7 @@ from bnpbench.suite.matching import only_pattern
 from bnpbench.suite.plugins import PluginFile
 from bnpbench.suite.settings import SCHEMA_VERSION, Settings
 
-_AUTO = ("device", "threads", "engine")
+_AUTO = ("device", "threads")
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,6 @@ class Suite:
         *,
         device: Literal["cpu", "cuda"],
         threads: int,
-        engine: Literal["eager", "compiled", "graphed"] = "eager",
         only: Sequence[str] = (),
         seeds: int | None = None,
         epochs: int | None = None,
@@ -85,7 +84,7 @@ class Suite:
         Where ``[select]`` chooses, these are its trials: one seed, role ``trial``.
 
         Args:
-            device, threads, engine: what "auto" stands for; the processes of several devices share the threads.
+            device, threads: what "auto" stands for; the processes of several devices share the threads.
             only: ``KEY=VALUE,VALUE`` texts; a cell must match one value of each.
             seeds: only the first so many seeds of the axis.
             epochs: instead of the suite's; schedules stay as they are.
@@ -97,7 +96,7 @@ class Suite:
             if number is not None and number < 1:
                 raise SuiteError(f"{name} must be at least 1, not {number}")
         count = 1 if self.select else seeds
-        auto = {"device": device, "threads": threads, "engine": engine}
+        auto = {"device": device, "threads": threads}
         rows = [row for row in self._rows if count is None or row.seed_rank < count]
         return _only(_unique(_resolved(row, auto, "trial" if self.select else "final", epochs) for row in rows), only)
 
@@ -107,7 +106,6 @@ class Suite:
         *,
         device: Literal["cpu", "cuda"],
         threads: int,
-        engine: Literal["eager", "compiled", "graphed"] = "eager",
         only: Sequence[str] = (),
         seeds: int | None = None,
         epochs: int | None = None,
@@ -116,9 +114,9 @@ class Suite:
 
         Args:
             scores: what ``[select]`` goes by, by the trial's key; a family of which no trial has one has no finals.
-            device, threads, engine, only, seeds, epochs: as of ``cells``.
+            device, threads, only, seeds, epochs: as of ``cells``.
         """
-        auto = {"device": device, "threads": threads, "engine": engine}
+        auto = {"device": device, "threads": threads}
         best: dict[tuple[int, ...], tuple[float, int]] = {}
         for row in self._rows:
             score = scores.get(_resolved(row, auto, "trial", epochs).key) if row.seed_rank == 0 else None
@@ -179,8 +177,14 @@ class Suite:
 
 
 def _resolved(row: Row, changes: Mapping[str, Any], role: Role, epochs: int | None) -> Cell:
-    """A row's cell: what stands at "auto" replaced, and whatever else ``changes`` says."""
+    """A row's cell: what stands at "auto" replaced, and whatever else ``changes`` says.
+
+    The engine is graphed on one CUDA device, eager elsewhere.
+    """
     made = {n: v for n, v in changes.items() if n not in _AUTO or getattr(row.settings, n) == "auto"}
+    if row.settings.engine == "auto":
+        recorded = made.get("device", row.settings.device) == "cuda" and row.settings.devices == 1
+        made["engine"] = "graphed" if recorded else "eager"
     if "threads" in made:
         made["threads"] = max(made["threads"] // row.settings.devices, 1)
     made |= {"epochs": epochs} if epochs else {}

@@ -49,8 +49,8 @@ def costs(settings: Settings, input_shape: tuple[int, ...], classes: int) -> Cos
     predicted_flops, counted = _published(settings, model, input_shape)
     step = _step(settings, model, input_shape, classes)
     with_method, operators = _executed(step, shares)
-    kept, casts = _kept(settings, input_shape, classes)
-    traffic = _bytes(step, settings.batch_size) + 2 * kept
+    kept, casts = _kept(settings, shares, input_shape, classes)
+    traffic = _bytes(step, shares) + 2 * kept
     executed, form = with_method - without, _form(step.bnp)
     return Costs(Columns(parameters, products, predicted_flops, counted, executed, operators + casts, form, traffic))
 
@@ -118,8 +118,8 @@ def _executed(step: Step, shares: Counter[int]) -> tuple[int, int]:
     return operations, calls
 
 
-def _bytes(step: Step, examples: int) -> int:
-    """Bytes of what a step changes, twice, and of the batch that it reads."""
+def _bytes(step: Step, shares: Counter[int]) -> int:
+    """Bytes of what each device changes in a step, twice, and of the batch that they read."""
     assert step.images is not None
     tensors: list[Tensor] = [*step.parameters, *step.parameters]  # and their gradients
     tensors += [
@@ -127,30 +127,39 @@ def _bytes(step: Step, examples: int) -> int:
     ]
     tensors += step.model.buffers()
     tensors += step.bnp.state_dict().values() if step.bnp is not None else ()
-    return 2 * sum(map(_size, tensors)) + examples * _size(step.images[0])
+    examples = sum(share * devices for share, devices in shares.items())
+    return 2 * shares.total() * sum(map(_size, tensors)) + examples * _size(step.images[0])
 
 
 def _size(tensor: Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
-def _kept(settings: Settings, input_shape: tuple[int, ...], classes: int) -> tuple[int, int]:
+def _kept(settings: Settings, shares: Counter[int], input_shape: tuple[int, ...], classes: int) -> tuple[int, int]:
     """Bytes that the forward pass keeps for the backward one, parameters apart, and the casts of autocast in both.
 
-    Autocast passes over tensors of ``meta``: under it both are found on fake ones of the CPU. BNP keeps nothing.
+    Of all devices, so many of which have so many examples. Autocast passes over tensors of ``meta``: under it both are
+    found on fake ones of the CPU. BNP keeps nothing.
     """
-    if settings.precision != "bf16":
-        return _traced(settings, input_shape, classes, META)[0], 0
-    cpu, plain = torch.device("cpu"), settings.model_copy(update={"precision": "float32"})
-    with FakeTensorMode():
-        kept, operators = _traced(settings, input_shape, classes, cpu)
-        return kept, operators - _traced(plain, input_shape, classes, cpu)[1]
+    kept = casts = 0
+    for examples, devices in shares.items():
+        if settings.precision != "bf16":
+            kept += devices * _traced(settings, examples, input_shape, classes, META)[0]
+            continue
+        cpu, plain = torch.device("cpu"), settings.model_copy(update={"precision": "float32"})
+        with FakeTensorMode():
+            of_one, operators = _traced(settings, examples, input_shape, classes, cpu)
+            kept += devices * of_one
+            casts += devices * (operators - _traced(plain, examples, input_shape, classes, cpu)[1])
+    return kept, casts
 
 
-def _traced(settings: Settings, input_shape: tuple[int, ...], classes: int, device: torch.device) -> tuple[int, int]:
+def _traced(
+    settings: Settings, examples: int, input_shape: tuple[int, ...], classes: int, device: torch.device
+) -> tuple[int, int]:
     with device:
         model = methods.build_model(settings, input_shape, classes, torch.Generator("cpu")).train()
-        images, labels = torch.empty(settings.batch_size, *input_shape), _index(settings.batch_size, device)
+        images, labels = torch.empty(examples, *input_shape), _index(examples, device)
         own = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
         kept: dict[int, int] = {}
 

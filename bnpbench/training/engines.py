@@ -6,6 +6,7 @@ The lines that only a CUDA device can run are those of ``cuda_graph``.
 from __future__ import annotations
 
 import contextlib
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -88,27 +89,44 @@ def compiled(step: Step, sample: tuple[Tensor, ...]) -> Preparation:
 
 
 def graphed(step: Step, sample: tuple[Tensor, ...]) -> Preparation:
-    """A step recorded once as a CUDA graph and replayed on the same tensors; around the eager step."""
-    return captured(step, sample, cuda_graph)
+    """A step recorded once as a CUDA graph and replayed on the same tensors: the compiled one, where it compiles.
+
+    Raises:
+        RuntimeError: the step cannot be recorded, as one that waits for the device.
+    """
+    try:
+        inner = compiled(step, sample)
+    except Exception:  # of any kind: the compiler raises what it stumbled on
+        traceback.print_exc()  # into the cell's log
+        for group in step.optimizer.param_groups:  # run eagerly, the for-each kernels read the learning rate back
+            group["foreach"], group["fused"] = False, True
+        inner = eager(step, sample)
+    try:
+        return captured(inner, sample, cuda_graph)
+    except Exception as error:
+        remedy = 'take engine = "eager" or "compiled"'
+        raise RuntimeError(f"the step cannot be recorded as a CUDA graph, {remedy}: {error}") from error
 
 
-def captured(step: Step, sample: tuple[Tensor, ...], record: Callable[[Call], Callable[[], None]]) -> Preparation:
+def captured(
+    inner: Preparation, sample: tuple[Tensor, ...], record: Callable[[Call], Callable[[], None]]
+) -> Preparation:
     """A recorded step.
 
     Args:
-        step: what to record.
+        inner: has the step to record.
         sample: arguments of a step, whose shapes every step shares.
         record: runs a function without arguments and gives one that does the same again.
     """
     inputs = [argument.clone() for argument in sample]
-    replay = record(lambda: step(*inputs))
+    replay = record(lambda: inner.call(*inputs))
 
     def call(*arguments: Tensor) -> None:
         for place, argument in zip(inputs, arguments, strict=True):
             place.copy_(argument)
         replay()
 
-    return Preparation(call, "graphed(eager)")
+    return Preparation(call, f"graphed({inner.active})", inner.cache_hits, inner.cache_misses)
 
 
 def cuda_graph(work: Call) -> Callable[[], None]:

@@ -61,7 +61,7 @@ class Trainer:
         self.model = model.to(device).to(memory_format=MEMORY_FORMATS[settings.memory_format]).train()
         self.bnp = methods.preconditioner(settings, self.model)
         self.lr = torch.tensor(settings.optimizer.lr, device=device)
-        optimizer = build_optimizer(settings, self.model, self.lr, fused=settings.engine != "compiled")
+        optimizer = build_optimizer(settings, self.model, self.lr, fused=settings.engine == "eager")
         self.order = torch.Generator().manual_seed(seed_for(settings.seed, "order"))
         self.noise = torch.Generator(device).manual_seed(seed_for(settings.seed, "augmentation"))
         self.autocast = autocast(settings, device)

@@ -14,7 +14,7 @@ from bnpbench.execution.process import configure
 from bnpbench.measure import machine, rates
 from bnpbench.measure.clock import CudaClock, clock_for
 from bnpbench.measure.environment import describe
-from bnpbench.training import precision
+from bnpbench.training import engines, precision
 from bnpbench.training.examples import Resident
 from bnpbench.training.trainer import Trainer
 from tests.command import SUITE, bnpbench, suite
@@ -54,11 +54,27 @@ def assert_steps_agree(eager: Trainer, other: Trainer, steps: int | None = None)
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda o: o["kind"])
 @pytest.mark.parametrize("method", METHODS, ids=str)
-def test_graphed_steps_equal_eager_ones(method: Any, optimizer: dict[str, Any]) -> None:
-    eager, graphed = (trainer(method=method, optimizer=optimizer, engine=e) for e in ("eager", "graphed"))
+def test_recorded_eager_steps_equal_eager_ones(
+    monkeypatch: pytest.MonkeyPatch, method: Any, optimizer: dict[str, Any]
+) -> None:
+    def fails(*_: Any) -> None:
+        raise RuntimeError("compiling takes long")
+
+    monkeypatch.setattr(engines, "compiled", fails)
+    assert_graphed_agrees("graphed(eager)", method=method, optimizer=optimizer)
+
+
+@pytest.mark.parametrize("method", ["bn", "bnp"])
+def test_recorded_compiled_steps_equal_eager_ones(method: str) -> None:
+    torch._dynamo.reset()
+    assert_graphed_agrees("graphed(compiled)", method=method)
+
+
+def assert_graphed_agrees(active: str, **changes: Any) -> None:
+    eager, graphed = (trainer(engine=e, **changes) for e in ("eager", "graphed"))
     before = state(graphed)
     graphed.prepare()
-    assert graphed.engine.active.startswith("graphed")
+    assert graphed.engine.active == active
     torch.testing.assert_close(state(graphed), before, rtol=0, atol=0)  # capture and warm-up left no trace
     assert_steps_agree(eager, graphed)
 

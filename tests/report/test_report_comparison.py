@@ -77,6 +77,19 @@ def test_what_all_methods_share_or_the_machine_is_told_apart_from_a_method(make:
     assert not any("everything became slower" in note for note in one.notes)
 
 
+def test_the_ratio_is_to_the_vanilla_of_the_same_batch_size(make: Make) -> None:
+    """Batch sizes may take turns too: then a block has a vanilla of each."""
+    seconds = {("vanilla", 16): 10.0, ("vanilla", 256): 1.0, ("bnp", 256): 1.1}
+    sides = []
+    for folder in ("base", "new"):
+        made = make(folder, software={"torch": "2.14.1"})
+        for (method, size), each in seconds.items():
+            made.cell(method, size, rows=epochs([each] * 12), block="0123456789ab")
+        sides.append(made.read())
+    (found,) = [c for c in compare(*sides).changes if (c.what, c.method) == ("ratio to vanilla", "bnp")]
+    assert (found.base, found.new) == ("1.1000", "1.1000")
+
+
 def test_the_threshold_can_be_chosen(make: Make) -> None:
     base, new = measured(make, "base"), measured(make, "new", 1.1, only="bnp")
     fine = compare(base, new, max_slowdown=0.2)

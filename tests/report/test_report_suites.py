@@ -75,6 +75,7 @@ def results_folder(tmp_path: Path) -> Path:
             epochs[cell.key] = [
                 {
                     "epoch": e,
+                    "turn": e,
                     "train_seconds": SECONDS[cell.label] * e,
                     "test_accuracy": e / 10 + size / 1000 + seed / 100,
                 }

@@ -156,6 +156,15 @@ def test_methods_that_took_no_turns_have_no_ratio_and_the_report_says_why(make: 
     assert "Ratio to" not in text
 
 
+def test_cells_of_a_block_that_ran_again_one_by_one_took_no_turns(make: Make) -> None:
+    made = make()
+    for method in ("vanilla", "bnp"):
+        made.cell(method, rows=epochs([1.0] * 6, turn=[None] * 6))
+    text = render(made.read())
+    assert "No ratios: the methods were not measured in turn" in text
+    assert "pairs of epochs" not in text
+
+
 def test_a_noisy_ratio_carries_a_warning_that_knows_what_is_on(make: Make) -> None:
     made = make()
     made.cell("vanilla", rows=epochs([1.0] * 6))

@@ -52,7 +52,8 @@ def test_an_axis_stands_before_the_default(load: Load) -> None:
 
 def test_nothing_is_left_at_auto(load: Load) -> None:
     for cell in load(SMALL).cells(device="cuda", threads=7):
-        assert (cell.settings.device, cell.settings.threads, cell.settings.engine) == ("cuda", 7, "eager")
+        assert (cell.settings.device, cell.settings.threads, cell.settings.engine) == ("cuda", 7, "graphed")
+    assert {cell.settings.engine for cell in load(SMALL).cells(device="cpu", threads=7)} == {"eager"}
     fixed = load(changed(SMALL, "epochs = 20", 'epochs = 20\ndevice = "cpu"\nthreads = 1'))
     assert fixed.devices() == {"cpu"}
     assert {(c.settings.device, c.settings.threads) for c in fixed.cells(device="cuda", threads=7)} == {("cpu", 1)}
@@ -62,6 +63,8 @@ def test_the_processes_of_several_devices_share_the_threads(load: Load) -> None:
     several = load(SMALL + "devices = [1, 2, 8]\n")
     found = {(c.settings.devices, c.settings.threads) for c in several.cells(device="cpu", threads=7)}
     assert found == {(1, 7), (2, 3), (8, 1)}
+    engines = {(c.settings.devices, c.settings.engine) for c in several.cells(device="cuda", threads=7)}
+    assert engines == {(1, "graphed"), (2, "eager"), (8, "eager")}
 
 
 def test_devices_asked_for(load: Load) -> None:

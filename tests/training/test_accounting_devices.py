@@ -11,7 +11,7 @@ from bnpbench.suite import Settings
 from bnpbench.training.accounting import costs
 
 
-def of(method: Any, batch_size: int, devices: int) -> Costs:
+def of(method: Any, batch_size: int, devices: int, **changes: Any) -> Costs:
     settings = {
         "dataset": {"kind": "digits"},
         "network": {"kind": "fc", "hidden": (9, 8)},
@@ -24,7 +24,7 @@ def of(method: Any, batch_size: int, devices: int) -> Costs:
         "engine": "eager",
         "threads": 1,
     }
-    return costs(Settings.model_validate(settings), (64,), 10)
+    return costs(Settings.model_validate(settings | changes), (64,), 10)
 
 
 @pytest.mark.parametrize("batch_size", [6, 7])

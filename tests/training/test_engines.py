@@ -37,7 +37,7 @@ def graphed(**changes: Any) -> Trainer:
     ours = trainer(**changes)
     sample = next(iter(ours.examples.training(torch.arange(10), 10, 0)))
     before = ours.state.take()
-    ours.engine = engines.captured(ours.step, sample, recorded)
+    ours.engine = engines.captured(engines.eager(ours.step, sample), sample, recorded)
     ours.state.put_back(before)
     return ours
 
@@ -54,6 +54,17 @@ def test_a_recorded_step_equals_the_eager_one_to_the_bit(method: Any, optimizer:
     assert torch.equal(weights(eager), weights(replayed))
     for ours, theirs in zip(replayed.model.buffers(), eager.model.buffers(), strict=True):
         assert torch.equal(ours, theirs)
+
+
+def test_what_does_not_compile_is_recorded_eagerly(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> None:
+        raise RuntimeError("no compiler here")
+
+    monkeypatch.setattr(engines, "compiled", fails)
+    monkeypatch.setattr(engines, "cuda_graph", recorded)
+    ours = trainer(engine="graphed")
+    ours.prepare()
+    assert ours.engine.active == "graphed(eager)"
 
 
 NETWORKS: dict[str, dict[str, Any]] = {

@@ -90,4 +90,4 @@ def _told(pair: tuple[str | None, str | None], marks: Sequence[Mark], *, measure
     places = [f"N ≈ {significant(x, 2)} ({what})" for what, x in known.items()]
     found = [f"{pair[0]} and {pair[1]} cost the same at {', '.join(places)}: vertical lines."] if places else []
     never = [what for what in ("predicted", "counted", *(["measured"] if measured else [])) if what not in known]
-    return [*found, *(f"They do not cross in this range as {what}." for what in never)]
+    return [*found, *([f"They do not cross in this range as {' or '.join(never)}."] if never else [])]
