@@ -43,10 +43,10 @@ def energy_meter(device: torch.device) -> Callable[[], float | None]:
     """
     if device.type == "cuda":
         return lambda: _nvml_joules(device)
-    domains = [p for p in RAPL.glob("intel-rapl:[0-9]") if _microjoules(p) is not None]
+    domains = [_Domain(p) for p in RAPL.glob("intel-rapl:[0-9]") if _number(p / "energy_uj") is not None]
     if not domains:
         return lambda: None
-    return lambda: sum(_microjoules(p) or 0 for p in domains) / 1e6
+    return lambda: sum(domain.joules() for domain in domains)
 
 
 def reset_peak_memory(device: torch.device) -> None:
@@ -79,8 +79,23 @@ def _nvml_joules(device: torch.device) -> float | None:
         return None
 
 
-def _microjoules(domain: Path) -> int | None:
+class _Domain:
+    """A domain of RAPL, whose counter begins anew at its end: within the hour on a busy machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.counter, self.range = folder / "energy_uj", _number(folder / "max_energy_range_uj") or 0
+        self.last, self.used = _number(self.counter) or 0, 0
+
+    def joules(self) -> float:
+        now = _number(self.counter)
+        if now is not None:
+            self.used += now - self.last + (self.range if now < self.last else 0)
+            self.last = now
+        return self.used / 1e6
+
+
+def _number(file: Path) -> int | None:
     try:
-        return int((domain / "energy_uj").read_text())
+        return int(file.read_text())
     except (OSError, ValueError):
         return None

@@ -82,7 +82,7 @@ def _added_up(profiler: torch_profile, steps: int, device: torch.device) -> Prof
         if name.startswith("aten::")
     }
     dearest = sorted(own, key=lambda name: own[name][0].host + (own[name][0].device or 0.0), reverse=True)
-    kernels = sum(event.device_type == DeviceType.CUDA for event in profiler.events() or ())
+    kernels = sum(e.device_type == DeviceType.CUDA and not e.is_user_annotation for e in profiler.events() or ())
     return Profiled(
         step=whole[STEP],
         phases={phase: whole[PREFIX + phase] for phase in PHASES},
