@@ -136,7 +136,7 @@ class Layer:
     @property
     def bias_grad(self) -> Tensor | None:
         bias: Tensor | None = self.parameters["bias"]
-        return None if bias is None else bias.grad
+        return bias.grad if bias is not None and bias.requires_grad else None
 
     @property
     def has_rows(self) -> bool:

@@ -117,7 +117,7 @@ class _Preconditioning(Options):
     center: bool = True  # the mean mu
     standardize: bool = True  # the damped variance
     first_layer: bool = True  # precondition the layer that reads the input
-    form: Literal["auto", "plain"] = "auto"  # auto: the lean form on dense layers where it costs less
+    form: Literal["auto", "plain"] = "auto"  # auto: the lean form on dense layers where it is possible and costs less
 
 
 class Bnp(Labelled, _Preconditioning):

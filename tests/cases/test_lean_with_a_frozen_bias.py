@@ -25,3 +25,20 @@ def test_freezing_a_bias_changes_the_lean_form_as_it_does_the_plain_one() -> Non
         for ours, theirs in zip(model.parameters(), twin.parameters(), strict=True):
             torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-12, atol=1e-14)
         assert (model[0].bias.grad is None) == (step == 1)
+
+
+def test_the_gradient_that_a_frozen_bias_has_kept_is_left_alone() -> None:
+    torch.manual_seed(0)
+    layer = nn.Linear(4, 3).double()
+    twin = nn.Linear(4, 3, bias=False).double()
+    with torch.no_grad():
+        twin.weight.copy_(layer.weight)
+    layer.bias.requires_grad_(False)
+    layer.bias.grad = torch.ones(3, dtype=torch.float64)
+    inputs = 1 + torch.randn(5, 4, dtype=torch.float64)
+    for one in (layer, twin):
+        bnp = BNP(one)
+        one(inputs).sum().backward()
+        bnp.precondition()
+    torch.testing.assert_close(layer.weight.grad, twin.weight.grad, rtol=1e-12, atol=1e-14)
+    assert layer.bias.grad.tolist() == [1.0, 1.0, 1.0]
