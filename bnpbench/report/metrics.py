@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bnpbench.report.view import Cell, View
-from bnpbench.results import CELLS, EPOCHS, STEPS
+from bnpbench.results import CELLS, EPOCHS, STEPS, told
 
 TIMES = frozenset(
     {"train_seconds", "evaluation_seconds", "other_seconds", "step_seconds_median", "step_seconds_p90", "energy_joules"}
@@ -93,10 +93,17 @@ def require_ok(cell: Cell) -> None:
 
 
 def describe_at(at: At) -> str:
-    """``epoch 5``, ``epochs 1 to 3``, ``last``."""
-    if isinstance(at, Mapping):
-        return f"epoch {at['epoch']}" if "epoch" in at else f"epochs {at['epochs'][0]} to {at['epochs'][1]}"
-    return {"last": "the last epoch", "best": "the best epoch", "area": "all epochs", "all": "all epochs"}.get(at, at)
+    """``epoch 5``, ``epochs 1 to 3``, ``the last epoch``; as it is where a file holds something else."""
+    match at:
+        case {"epoch": epoch}:
+            return f"epoch {epoch}"
+        case {"epochs": [first, last]}:
+            return f"epochs {first} to {last}"
+        case "last" | "best":
+            return f"the {at} epoch"
+        case "area" | "all":
+            return "all epochs"
+    return told(at)
 
 
 def _at(series: Mapping[int, float], metric: str, at: At) -> float:

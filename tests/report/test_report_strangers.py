@@ -68,6 +68,8 @@ def _show_everything(out: Path) -> None:
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.sampled_from(PLACES).flatmap(st.sampled_from), value=JSON)
 @example(place=("cells",), value=[])
+@example(place=("references", 0, "at"), value=[None])
+@example(place=("references", 0, "at"), value={"epochs": True})
 def test_no_suite_document_is_raised(
     folder: tuple[Path, dict[str, Any], Path], place: tuple[str | int, ...], value: Any
 ) -> None:
