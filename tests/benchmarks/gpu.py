@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 470.0  # seconds for everything
-SHARES = {"tests": 150.0, "rates": 40.0, "timing": 280.0, "crossover": 120.0, "profile": 60.0}  # at most, of each part
+SHARES = {"tests": 150.0, "rates": 40.0, "timing": 240.0, "crossover": 200.0, "profile": 60.0}  # at most, of each part
 TIMING = """
 name = "gpu-timing"
 source = "Lange, Helfrich and Ye 2022, Table 1"
