@@ -86,7 +86,7 @@ def _seconds_an_epoch(out: Path) -> dict[str, float]:
 
 
 def _likeness(settings: dict[str, Any]) -> str:
-    """What cells that take about the same time here have in common. Not the threads: `--jobs` shares them out."""
+    """What cells that take about the same time have in common. Not the threads: `--jobs` shares them out."""
     kept = {name: value for name, value in settings.items() if name not in ("seed", "epochs", "threads")}
     kept["optimizer"] = {name: value for name, value in settings["optimizer"].items() if name != "lr"}
     return json.dumps(kept, sort_keys=True)

@@ -75,8 +75,8 @@ class Made:
         **columns: Any,
     ) -> str:
         """Adds a cell and returns its key; without rows and status it is in the suite and not measured."""
-        if not alone:
-            rows = [{"turn": number, **row} for number, row in enumerate(rows or (), 1)] or rows
+        if rows is not None and not alone:
+            rows = [{"turn": number, **row} for number, row in enumerate(rows, 1)]
         whole = {
             "dataset": {"kind": "digits"},
             "network": {"kind": "fc", "hidden": [100]},
