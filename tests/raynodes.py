@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,6 +18,7 @@ import psutil
 import pytest
 
 from tests.command import environment
+from tests.processes import answer, below
 
 RAY = Path(sys.executable).with_name("ray")
 STOP_SECONDS = 60
@@ -79,13 +81,14 @@ class RayNodes:
 
     def of(self, node: subprocess.Popen[bytes]) -> list[psutil.Process]:
         """The workers of a node, and what they started."""
-        raylets = [p for p in psutil.Process(node.pid).children() if p.name() == "raylet"]
-        hosts = [p for raylet in raylets for p in raylet.children() if "Host" in "".join(p.cmdline())]
-        return [*hosts, *(child for host in hosts for child in host.children(recursive=True))]
+        raylets = [process for process in below(node.pid, generation=1) if answer(process.name, "") == "raylet"]
+        started = [process for raylet in raylets for process in answer(raylet.children, [])]
+        hosts = [process for process in started if "Host" in "".join(answer(process.cmdline, []))]
+        return [*hosts, *(child for host in hosts for child in answer(partial(host.children, recursive=True), []))]
 
     def is_busy(self, node: subprocess.Popen[bytes]) -> bool:
         """Whether a block is being measured there: the forkserver has a child, which looks like it."""
-        return sum("forkserver" in "".join(process.cmdline()) for process in self.of(node)) > 1
+        return sum("forkserver" in "".join(answer(process.cmdline, [])) for process in self.of(node)) > 1
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
         family = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []

@@ -25,6 +25,7 @@ import pandas as pd
 import psutil
 
 from bnpbench import read_results
+from tests.processes import below
 from tests.timeless import timeless
 
 SUITE = """
@@ -139,11 +140,7 @@ def begun(out: Path, started: float) -> bool:
 
 def measuring(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
     """The children that measure: those of the forkserver."""
-    try:
-        family = psutil.Process(process.pid).children(recursive=True)
-        return [p for p in family if p.ppid() != process.pid and p.is_running()]
-    except psutil.NoSuchProcess:
-        return []
+    return below(process.pid, generation=2)
 
 
 def compare(out: Path, undisturbed: Path, tally: Tally) -> None:

@@ -15,6 +15,7 @@ import pytest
 from bnpbench import read_results
 from tests.command import SUITE, bnpbench, start, suite
 from tests.kept import kept
+from tests.processes import below
 from tests.timeless import timeless
 
 MANY = SUITE.replace("seed = [1, 2]", "seed = [1, 2, 3, 4, 5, 6, 7, 8]").replace("epochs = 2", "epochs = 25")
@@ -46,10 +47,6 @@ def finished(folder: Path) -> list[Path]:
     return list(folder.glob("results/tiny/*/cells/*.parquet"))
 
 
-def family(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    return psutil.Process(process.pid).children(recursive=True)
-
-
 def assert_complete(folder: Path, undisturbed: Path) -> None:
     again = bnpbench("run", "tiny.toml", cwd=folder)
     assert again.returncode == 0, again.stderr
@@ -74,7 +71,7 @@ def test_killed_whole_and_run_again(running: subprocess.Popen[str], tmp_path: Pa
 def test_stopped_by_a_signal(
     running: subprocess.Popen[str], number: signal.Signals, code: int, tmp_path: Path, undisturbed: Path
 ) -> None:
-    children = family(running)
+    children = psutil.Process(running.pid).children(recursive=True)
     begin = time.monotonic()
     running.send_signal(number)
     _, errors = running.communicate(timeout=20)
@@ -89,11 +86,10 @@ def test_stopped_by_a_signal(
 
 
 def test_a_child_that_crashes_costs_its_cell_only(running: subprocess.Popen[str], tmp_path: Path) -> None:
-    while True:  # the forkserver's child, not the forkserver
-        measuring = [p for p in family(running) if p.parent() and p.parent().pid != running.pid]
-        if measuring:
-            measuring[0].send_signal(signal.SIGSEGV)
-            break
+    finishing = below(running.pid, generation=2)  # the forkserver's child, not the forkserver
+    while not (begun := [process for process in below(running.pid, generation=2) if process not in finishing]):
+        assert running.poll() is None
+    begun[0].send_signal(signal.SIGSEGV)
     output, errors = running.communicate(timeout=120)
     assert running.returncode == 3, errors
     results = read_results(tmp_path / "results")

@@ -18,6 +18,7 @@ from bnpbench.errors import DeviceError
 from bnpbench.execution.precheck import demand_devices
 from tests.command import bnpbench, start, suite
 from tests.kept import kept
+from tests.processes import below
 from tests.timeless import timeless
 
 LONG = """
@@ -57,13 +58,8 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> N
 
 
 def ranks(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    """The processes below the forkserver's children, in the order of their start."""
-    own = psutil.Process(process.pid)
-    try:
-        found = [p for p in own.children(recursive=True) if p.parents().index(own) == 2]
-        return sorted(found, key=lambda p: p.create_time())
-    except (psutil.NoSuchProcess, ValueError):  # one of them has just ended
-        return []
+    """The children of the forkserver's children, in the order of their start."""
+    return below(process.pid, generation=3)
 
 
 def epochs(folder: Path) -> pd.DataFrame:
