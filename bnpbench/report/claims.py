@@ -7,14 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from bnpbench.report.bootstrap import cells_interval, unpaired_interval
 from bnpbench.report.metrics import COUNTS, TIMES, At, NoDataError, describe_at, times, value
-from bnpbench.report.statistics import (
-    Estimate,
-    cells_interval,
-    mean_interval,
-    ratio_interval,
-    unpaired_interval,
-)
+from bnpbench.report.statistics import Estimate, mean_interval, ratio_interval
 from bnpbench.report.view import Cell, View, views
 from bnpbench.results import Results, told
 

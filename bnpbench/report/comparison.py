@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bnpbench.errors import NothingToCompare
-from bnpbench.report.claims import paired_times
-from bnpbench.report.metrics import NoDataError, times
-from bnpbench.report.outcome import BAD, Change, Comparison, Judgement
-from bnpbench.report.statistics import Estimate, change_interval
-from bnpbench.report.text import dash, fixed
+from bnpbench.report.outcome import BAD, Change, Comparison
+from bnpbench.report.pair import Pair, hardware_differences
 from bnpbench.report.view import Cell, View, views
-from bnpbench.results import Results, told
-
-ACCURACY_TOLERANCE = 0.02  # of seeded CPU runs: rounding differs between torch versions and grows over epochs
-FLOPS = ("flops_model", "flops_method_predicted", "flops_method_counted", "parameters")
-UNDER_ONE_TORCH = ("flops_method_executed", "operators_per_step", "kernels_per_step")
-_METRIC = "train_seconds"
-_IN_TURN = "in turn"
-# Settings in which a method and the vanilla that it is compared with are alike; others may go with the method.
-_PLACE = ("dataset", "network", "batch_size", "seed", "engine", "precision", "memory_format", "device", "threads")
+from bnpbench.results import Results
 
 
 def compare(
@@ -30,9 +18,9 @@ def compare(
     """Compares the cells that two runs share.
 
     Counts must be equal (those that torch decides, only under one torch); accuracy of seeded CPU runs within
-    ``ACCURACY_TOLERANCE``; a time is worse when its ratio is above 1 + ``max_slowdown`` and its whole interval too.
-    Times are judged per method, batch size and setting, over seeds and epochs, on one kind of machine only. Where a
-    method took turns with vanilla in both runs, its ratio to vanilla is judged: between two runs a machine drifts by
+    ``pair.ACCURACY_TOLERANCE``; a time is worse when its ratio is above 1 + ``max_slowdown`` and its whole interval
+    too. Times are judged per method, batch size and setting, over seeds and epochs, on one kind of machine only. Where
+    a method took turns with vanilla in both runs, its ratio to vanilla is judged: between two runs a machine drifts by
     more than the interval of either shows, and the ratio is free of that. Elsewhere the seconds are judged.
 
     Args:
@@ -57,7 +45,7 @@ def compare(
     changes: list[Change] = []
     shared, notes, seen = list[str](), list[str](), set[tuple[int, str]]()
     for one, other in _partners(left, right, across_machines):
-        pair = _Pair(one, other, max_slowdown)
+        pair = Pair(one, other, max_slowdown)
         if pair.keys:
             notes += [note for note in pair.notes() if note not in notes]
         changes += (found := pair.changes())
@@ -90,7 +78,7 @@ def _partners(left: Sequence[View], right: Sequence[View], across_machines: bool
     found, refused = [], list[str]()
     for new in right:
         bases = [view for view in left if view.suite == new.suite]
-        fields = {id(base): _hardware_differences(base, new) for base in bases}
+        fields = {id(base): hardware_differences(base, new) for base in bases}
         same = [base for base in bases if base.environment["id"] == new.environment["id"]]
         alike = [base for base in bases if not fields[id(base)]]
         chosen = same or sorted(alike, key=_latest) or (bases if across_machines else [])
@@ -108,203 +96,3 @@ def _partners(left: Sequence[View], right: Sequence[View], across_machines: bool
 
 def _latest(view: View) -> str:
     return max((str(cell.row["finished"]) for cell in view.cells if cell.row), default="")
-
-
-def _hardware_differences(base: View, new: View) -> list[str]:
-    one, other = _facts(base, "hardware"), _facts(new, "hardware")
-    if not one or not other:
-        return ["hardware: unknown on one side"]
-    return _differences(one, other)
-
-
-def _facts(view: View, name: str) -> Mapping[str, Any]:
-    facts = view.environment.get(name)
-    return facts if isinstance(facts, dict) else {}
-
-
-def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    names = dict.fromkeys((*one, *other))
-    return [
-        f"{name}: {told(one.get(name))} and {told(other.get(name))}"
-        for name in names
-        if one.get(name) != other.get(name)
-    ]
-
-
-class _Pair:
-    """One suite in the base's environment and in the new one."""
-
-    def __init__(self, base: View, new: View, max_slowdown: float) -> None:
-        self.base, self.new, self.max_slowdown = base, new, max_slowdown
-        self.keys = [c.key for c in base.cells if c.row and (other := new.by_key.get(c.key)) is not None and other.row]
-        self.same_machine = not _hardware_differences(base, new)
-        torches = [_facts(view, "software").get("torch") for view in (base, new)]
-        self.same_torch = torches[0] == torches[1] and torches[0] is not None
-
-    def notes(self) -> Iterable[str]:
-        """What else than the code may have moved the numbers, and how they are judged."""
-        for name in ("hardware", "software"):
-            yield from (f"{name} differs: {d}" for d in _differences(_facts(self.base, name), _facts(self.new, name)))
-        for name in ("bnpbench", "commit"):
-            one, other = (
-                ", ".join(sorted({str(view.by_key[key].row[name]) for key in self.keys} - {"None"}))
-                for view in (self.base, self.new)
-            )
-            if one != other:
-                yield f"{name} differs: {one or dash()} and {other or dash()}"
-        yield f"counts must be equal; accuracy of seeded CPU runs may differ by {ACCURACY_TOLERANCE}"
-        if not self.same_torch:
-            yield f"not judged under another torch: {', '.join(UNDER_ONE_TORCH)}"
-        if self.same_machine:
-            yield f"a time is worse when its ratio and its whole 95 % interval are above {1 + self.max_slowdown:g}"
-            yield f"{_IN_TURN}: methods that took turns with vanilla are judged by their ratios to it, not by seconds"
-        else:
-            yield "another machine: seconds are not compared, ratios to vanilla are shown and not judged"
-
-    def changes(self) -> list[Change]:
-        """Status, counts, accuracy, then times."""
-        cells = [(self.base.by_key[key], self.new.by_key[key]) for key in self.keys]
-        found = [change for one, other in cells for change in self._cell(one, other)]
-        groups: dict[tuple[str, int, str], list[tuple[Cell, Cell]]] = {}
-        for one, other in cells:
-            if one.ok and other.ok:
-                groups.setdefault((other.label, other.batch_size, _without_seed(other)), []).append((one, other))
-        for pairs in groups.values():
-            found += self._times(pairs)
-        return found
-
-    def drift(self, changes: Sequence[Change]) -> Iterable[str]:
-        """A warning where all that took turns became slower together, which their ratios cannot show."""
-        together = [change.change for change in changes if change.remark == _IN_TURN and change.change]
-        slower = [e.value for e in together if e.low is not None and e.low > 1 + self.max_slowdown]
-        if together and len(slower) == len(together):
-            yield (
-                f"warning: everything became slower, by a factor of {min(slower):.2f} to {max(slower):.2f}: the "
-                "machine, or what all methods share; measure both again, in turn, to tell which"
-            )
-
-    def _cell(self, one: Cell, other: Cell) -> Iterable[Change]:
-        change = _maker(self.new, other, f"seed {other.seed}")
-        if one.status != other.status:
-            judgement: Judgement = "better" if other.ok else "worse" if one.ok else "differs"
-            yield change("status", "status", one.status, other.status, judgement, str(other.row["message"] or ""))
-            return
-        for name in (*FLOPS, *UNDER_ONE_TORCH):
-            before, after = one.row[name], other.row[name]
-            if before is None and after is None:
-                continue
-            judged = name in FLOPS or self.same_torch
-            judgement = "not judged" if not judged else "same" if before == after else "differs"
-            yield change("counts", name, _count(before), _count(after), judgement, "" if judged else "another torch")
-        yield from self._accuracy(one, other, change)
-
-    def _accuracy(self, one: Cell, other: Cell, change: Callable[..., Change]) -> Iterable[Change]:
-        series = [view.series(cell, "test_accuracy") for view, cell in ((self.base, one), (self.new, other))]
-        if not one.ok or not all(series):
-            return
-        before, after = (shares[max(shares)] for shares in series)
-        judged = one.row["device"] == other.row["device"] == "cpu"
-        judgement: Judgement = "not judged"
-        if judged:
-            judgement = (
-                "same" if before == after else "within" if abs(after - before) <= ACCURACY_TOLERANCE else "differs"
-            )
-        remark = "" if judged else "not a CPU run"
-        yield change("accuracy", "test_accuracy", fixed(before, 4), fixed(after, 4), judgement, remark)
-
-    def _times(self, pairs: Sequence[tuple[Cell, Cell]]) -> Iterable[Change]:
-        change = _maker(self.new, pairs[0][1], f"{len(pairs)} seed{'s' if len(pairs) > 1 else ''}")
-        in_turn = all(_beside_vanilla(self.base, one) and _beside_vanilla(self.new, other) for one, other in pairs)
-        if self.same_machine:
-            samples = [(_seconds(self.base, one), _seconds(self.new, other)) for one, other in pairs]
-            yield from self._judged(change, "seconds per epoch", samples, _IN_TURN if in_turn else "")
-        if pairs[0][1].kind != "vanilla":
-            samples = [(_to_vanilla(self.base, one), _to_vanilla(self.new, other)) for one, other in pairs]
-            yield from self._judged(change, "ratio to vanilla", samples, "" if self.same_machine else "another machine")
-
-    def _judged(
-        self,
-        change: Callable[..., Change],
-        what: str,
-        samples: Sequence[tuple[list[float], list[float]]],
-        unjudged: str,
-    ) -> Iterable[Change]:
-        """One change; ``unjudged`` is the reason why it is only shown, if it is."""
-        whole = [(before, after) for before, after in samples if before and after]
-        if not whole:
-            return
-        estimate = change_interval([before for before, _ in whole], [after for _, after in whole])
-        judgement, remark = ("not judged", unjudged) if unjudged else self._judgement(estimate)
-        sides = ([number for pair in whole for number in pair[side]] for side in (0, 1))
-        texts = [fixed(statistics.median(side), 4) for side in sides]
-        yield change(what, _METRIC, *texts, judgement, remark, estimate)
-
-    def _judgement(self, estimate: Estimate) -> tuple[Judgement, str]:
-        if estimate.low is None or estimate.high is None:
-            return "not judged", f"{estimate.reason} epochs"
-        limit = 1 + self.max_slowdown
-        if estimate.low > limit:
-            return "worse", ""
-        return ("better", "") if estimate.high < 1 / limit else ("within", "")
-
-
-def _maker(view: View, cell: Cell, group: str) -> Callable[..., Change]:
-    def make(
-        what: str,
-        quantity: str,
-        base: str,
-        new: str,
-        judgement: Judgement,
-        remark: str = "",
-        change: Estimate | None = None,
-    ) -> Change:
-        return Change(
-            what, view.suite, cell.label, cell.batch_size, group, quantity, base, new, change, judgement, remark
-        )
-
-    return make
-
-
-def _without_seed(cell: Cell) -> str:
-    return repr(sorted((name, repr(value)) for name, value in cell.settings.items() if name != "seed"))
-
-
-def _seconds(view: View, cell: Cell) -> list[float]:
-    try:
-        return [seconds for seconds in times(view, cell, _METRIC).values() if seconds]
-    except NoDataError:
-        return []
-
-
-def _to_vanilla(view: View, cell: Cell) -> list[float]:
-    """Ratios to the vanilla cell that took turns with this one, epoch by epoch."""
-    base = next((other for other in _beside(view, cell) if other.kind == "vanilla"), None)
-    if base is None:
-        return []
-    try:
-        left, right = {"": times(view, cell, _METRIC)}, {"": times(view, base, _METRIC)}
-    except NoDataError:
-        return []
-    pairs = paired_times(view, {"": (cell, base)}, left, right)
-    return [one / other for one, other in (pairs[0] if pairs else ()) if one and other]
-
-
-def _beside_vanilla(view: View, cell: Cell) -> bool:
-    """Whether the cell took turns with vanilla, or is vanilla and took turns with another."""
-    others = _beside(view, cell)
-    return bool(others) and any(other.kind == "vanilla" for other in (cell, *others))
-
-
-def _beside(view: View, cell: Cell) -> list[Cell]:
-    """The cells that took turns with this one and differ from it in nothing but the method and what goes with it."""
-    return [
-        other
-        for other in view.cells
-        if other.ok
-        and view.paired(cell, other)
-        and all(cell.settings.get(name) == other.settings.get(name) for name in _PLACE)
-    ]
-
-
-def _count(value: int | None) -> str:
-    return dash() if value is None else f"{value:,}"

@@ -1,9 +1,6 @@
-"""The spread of what was measured: every number that is printed comes from here with its interval.
+"""Numbers with their intervals: means over seeds, exponents over points. Those of times are in ``bootstrap``.
 
-Times come in pairs measured in turn; their median ratio is bootstrapped over at least six pairs, and first over the
-processes that measured them where there were several: from process to process a ratio moves by more than its epochs
-show (reports/run-to-run.txt). Seeds are few and paired, so Student's t of their differences (of the logarithms, for
-ratios) answers for them. Resampling is seeded: the same data give the same report.
+Seeds are few and paired, so Student's t of their differences (of the logarithms, for ratios) answers for them.
 """
 
 from __future__ import annotations
@@ -19,15 +16,9 @@ from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
 LEAST_PAIRS = 6  # with fewer, the bootstrap's interval is narrower than it says
-RESAMPLES = 10_001  # its 2.5 % and 97.5 % points are values, not means of two
-_CELL_RESAMPLES = 2001
-_LARGEST_RESAMPLE = 5000
-_NUMBERS_AT_ONCE = 4_000_000  # that resamples of cells may take in memory
 OUTLIER_SCORE = 3.5  # Iglewicz and Hoaglin's bound for the modified z-score
-
-_TAILS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
-_SEED = 20_221_201
-_QUIET = np.errstate(over="ignore", invalid="ignore", divide="ignore")  # absurd input: infinite or no number, as it is
+TAILS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
+QUIET = np.errstate(over="ignore", invalid="ignore", divide="ignore")  # absurd input: infinite or no number, as it is
 Array = npt.NDArray[np.float64]
 
 
@@ -54,29 +45,7 @@ class Estimate:
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
 
-@_QUIET
-def median_interval(values: Sequence[float]) -> Estimate:
-    """The median of times, or of ratios or differences of paired times, with its bootstrap interval.
-
-    Args:
-        values: finite, at least one.
-    """
-    return _median_intervals(np.asarray([values], dtype=np.float64))[0]
-
-
-@_QUIET
-def unpaired_interval(left: Sequence[float], right: Sequence[float], *, ratio: bool) -> Estimate:
-    """Ratio or difference of the medians of two independent samples, each resampled on its own."""
-    samples = [np.sort(np.asarray(sample, dtype=np.float64)) for sample in (left, right)]
-    medians = [_middle(sample) for sample in samples]
-    value, n = medians[0] / medians[1] if ratio else medians[0] - medians[1], min(map(len, samples))
-    if n < LEAST_PAIRS:
-        return Estimate(value, n, reason="n = 1" if n == 1 else f"n = {n} of {LEAST_PAIRS}")
-    first, second = (resampled_medians(sample, stream) for stream, sample in enumerate(samples))
-    return _between(value, n, first / second if ratio else first - second)
-
-
-@_QUIET
+@QUIET
 def mean_interval(values: Sequence[float]) -> Estimate:
     """The mean over seeds with Student's t interval.
 
@@ -101,11 +70,11 @@ def ratio_interval(ratios: Sequence[float]) -> Estimate:
     if any(ratio < 0 for ratio in ratios):
         return Estimate(float(np.median(ratios)), len(ratios), reason="a ratio below 0 has no logarithm")
     estimate = mean_interval([math.log(ratio) if ratio else -math.inf for ratio in ratios])
-    low, high = (None if bound is None else _exponential(bound) for bound in (estimate.low, estimate.high))
+    low, high = (None if bound is None else exponential(bound) for bound in (estimate.low, estimate.high))
     if low is not None and low == high:
         low = high = ratios[0]  # exactly, not by way of logarithms
         return Estimate(ratios[0], estimate.n, low, high)
-    return Estimate(_exponential(estimate.value), estimate.n, low, high, estimate.reason)
+    return Estimate(exponential(estimate.value), estimate.n, low, high, estimate.reason)
 
 
 def power_law(columns: Sequence[Sequence[float]], values: Sequence[float]) -> list[Estimate]:
@@ -131,11 +100,7 @@ def power_law(columns: Sequence[Sequence[float]], values: Sequence[float]) -> li
     return [Estimate(exponent, len(values), exponent - half, exponent + half) for exponent, half in pairs]
 
 
-def _exponential(value: float) -> float:
-    return math.exp(value) if value < 700 else math.inf
-
-
-@_QUIET
+@QUIET
 def outliers(values: Sequence[float]) -> list[bool]:
     """Which values lie far from the median, by their modified z-score (median absolute deviation).
 
@@ -144,204 +109,22 @@ def outliers(values: Sequence[float]) -> list[bool]:
     sample = np.asarray(values, dtype=np.float64)
     if len(sample) < LEAST_PAIRS:
         return [False] * len(sample)
-    deviations = np.abs(sample - _middle(np.sort(sample)))
-    scale = 1.4826 * _middle(np.sort(deviations)) or 1.2533 * float(np.mean(deviations))
+    deviations = np.abs(sample - middle(np.sort(sample)))
+    scale = 1.4826 * middle(np.sort(deviations)) or 1.2533 * float(np.mean(deviations))
     return [bool(deviation > OUTLIER_SCORE * scale) for deviation in deviations]
-
-
-def cells_interval(cells: Sequence[Sequence[float]]) -> Estimate:
-    """The median over the epochs of several cells, each measured by a process of its own.
-
-    The interval is the wider of two on each side: over the epochs of these cells, and over the cells. Where processes
-    differ by 3 % and their 20 epochs by 5 %, it held the truth in 83, 87 and 89 % of 1,000 simulations with 3, 4, 6.
-
-    Args:
-        cells: for each cell the values of its epochs: times, or ratios or differences of paired times.
-    """
-    return cells_intervals([cells])[0]
-
-
-@_QUIET
-def cells_intervals(samples: Sequence[Sequence[Sequence[float]]]) -> list[Estimate]:
-    """``cells_interval`` of each sample, computed together for those that have as many cells of as many epochs."""
-    shapes: dict[tuple[int, ...], list[int]] = {}
-    for place, cells in enumerate(samples):
-        shapes.setdefault(tuple(map(len, cells)), []).append(place)
-    found: dict[int, Estimate] = {}
-    for lengths, places in shapes.items():
-        values = np.array([[value for cell in samples[place] for value in cell] for place in places], dtype=np.float64)
-        estimates = _median_intervals(values)
-        if len(lengths) > 1 and sum(lengths) >= LEAST_PAIRS:
-            size, (choices, counts) = _resampled_size(lengths), _distinct_choices(len(lengths))
-            together = max(_NUMBERS_AT_ONCE // (len(choices) * len(lengths) * size), 1)
-            for start in range(0, len(places), together):
-                part = slice(start, start + together)
-                medians = _medians_over_cells(values[part], lengths, size, choices)
-                estimates[part] = _wider(estimates[part], medians, counts, len(lengths))
-        found |= zip(places, estimates, strict=True)
-    return [found[place] for place in range(len(samples))]
-
-
-def _resampled_size(lengths: Sequence[int]) -> int:
-    """How many values stand for each of the cells, so that all weigh the same."""
-    return min(max(lengths), max(_LARGEST_RESAMPLE // len(lengths), 20))
-
-
-def _medians_over_cells(values: Array, lengths: Sequence[int], size: int, choices: Array) -> Array:
-    """Medians of resamples of the cells, (samples, resamples).
-
-    Args:
-        values: (samples, epochs), cell by cell.
-        lengths: epochs of each cell.
-        size: how many values stand for a cell.
-        choices: how often each resample takes each cell, (resamples, cells).
-    """
-    k = len(lengths)
-    cells = np.split(values, np.cumsum(lengths)[:-1], axis=1)
-    evenly = np.concatenate([np.sort(cell, axis=1)[:, _even_ranks(size, cell.shape[1])] for cell in cells], axis=1)
-    order = np.argsort(evenly, axis=1)
-    of_cell = np.arange(k)[:, None] == (order // size)[:, None, :]
-    below = choices @ np.cumsum(of_cell, axis=2, dtype=np.float64)  # each choice's values up to a rank
-    lower, upper = (np.argmax(below > middle, axis=2) for middle in ((k * size - 1) // 2, k * size // 2))
-    ordered = np.take_along_axis(evenly, order, axis=1)
-    medians: Array = (np.take_along_axis(ordered, lower, axis=1) + np.take_along_axis(ordered, upper, axis=1)) / 2
-    return medians
-
-
-@_QUIET
-def change_interval(base: Sequence[Sequence[float]], new: Sequence[Sequence[float]]) -> Estimate:
-    """How much larger the new medians are, over cells measured in both runs; the interval as of ``cells_interval``.
-
-    Args:
-        base, new: for each cell its epochs' values (all positive).
-
-    Returns:
-        The ratio new / base: the geometric mean over cells of the ratios of medians; n counts values of a side.
-    """
-    pairs = [
-        tuple(np.sort(np.asarray(side, dtype=np.float64)) for side in cell) for cell in zip(base, new, strict=True)
-    ]
-    logs = np.array([math.log(_middle(after) / _middle(before)) for before, after in pairs])
-    value, n = float(np.mean(logs)), min(sum(map(len, base)), sum(map(len, new)))
-    if n < LEAST_PAIRS:
-        return Estimate(_exponential(value), n, reason=f"n = {n} of {LEAST_PAIRS}")
-    drawn = [
-        np.log(resampled_medians(after, 2 * cell) / resampled_medians(before, 2 * cell + 1))
-        for cell, (before, after) in enumerate(pairs)
-    ]
-    change = _between(value, n, np.mean(drawn, axis=0))
-    if len(pairs) > 1:
-        choices, counts = _distinct_choices(len(pairs))
-        (change,) = _wider([change], (choices @ logs / len(pairs))[None], counts, len(pairs))
-    low, high = (None if bound is None else _exponential(bound) for bound in (change.low, change.high))
-    return Estimate(_exponential(value), n, low, high)
-
-
-@cache
-def _even_ranks(size: int, n: int) -> npt.NDArray[np.int64]:
-    """So many ranks, spread evenly over n values."""
-    return ((np.arange(size) + 0.5) / size * n).astype(np.int64)
-
-
-@cache
-def _distinct_choices(k: int) -> tuple[Array, npt.NDArray[np.int64]]:
-    """How often a resample of k cells takes each of them: each choice once (up to 126 for k = 5), and its count."""
-    chosen = np.random.default_rng((_SEED, k)).integers(0, k, (_CELL_RESAMPLES, k))
-    rows = k * np.arange(_CELL_RESAMPLES)[:, None]
-    taken = np.bincount((rows + chosen).ravel(), minlength=_CELL_RESAMPLES * k).reshape(-1, k)
-    choices, counts = np.unique(taken, axis=0, return_counts=True)
-    return choices.astype(np.float64), counts
-
-
-def _wider(within: Sequence[Estimate], resamples: Array, counts: npt.NDArray[np.int64], k: int) -> list[Estimate]:
-    """The estimates with their intervals widened to those over k cells; one of width 0 stays.
-
-    The spread of k resampled cells is short by the factor sqrt((k - 1) / k), which is put back: on a logarithmic scale
-    where all are positive, so that no time or ratio ends below 0.
-
-    Args:
-        within: over the epochs alone.
-        resamples: (estimates, resamples), each of which occurred ``counts`` times.
-    """
-    root, middle = math.sqrt(k / (k - 1)), np.array([[estimate.value] for estimate in within])
-    positive = (middle > 0) & (resamples.min(axis=1, keepdims=True) > 0)
-    spread = np.where(positive, middle * (resamples / middle) ** root, middle + (resamples - middle) * root)
-    return [
-        estimate
-        if estimate.low is None or estimate.high is None or estimate.low == estimate.high
-        else Estimate(estimate.value, estimate.n, min(estimate.low, low), max(estimate.high, high))
-        for estimate, (low, high) in zip(within, _bounds(spread, counts).tolist(), strict=True)
-    ]
-
-
-def _median_intervals(values: Array) -> list[Estimate]:
-    """The median of each row, (samples, values), with its bootstrap interval."""
-    ordered, n = np.sort(values, axis=1), values.shape[1]
-    medians = ((ordered[:, (n - 1) // 2] + ordered[:, n // 2]) / 2).tolist()
-    constant = (ordered[:, 0] == ordered[:, -1]).tolist()
-    if n == 1:
-        return [Estimate(median, n, reason="n = 1") for median in medians]
-    if n < LEAST_PAIRS:
-        bounds = [(None, None)] * len(medians)
-    else:
-        lower, upper, counts = _distinct_ranks(n)
-        bounds = _bounds((ordered[:, lower] + ordered[:, upper]) / 2, counts).tolist()
-    return [
-        Estimate(median, n, median, median)
-        if equal
-        else Estimate(median, n, low, high, "" if low is not None else f"n = {n} of {LEAST_PAIRS}")
-        for median, equal, (low, high) in zip(medians, constant, bounds, strict=True)
-    ]
-
-
-def resampled_medians(ordered: Array, stream: int = 0) -> Array:
-    """The medians of RESAMPLES bootstrap resamples of sorted values; other streams are independent."""
-    lower, upper = _middle_ranks(len(ordered), stream)
-    return (ordered[lower] + ordered[upper]) / 2
-
-
-@cache
-def _middle_ranks(n: int, stream: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Ranks of the middle value (or two) of each resample of n values.
-
-    A resample takes ranks floor(n U) for n uniform U, so its k-th smallest is floor(n U_(k)); and U_(k) is
-    Beta(k, n + 1 - k), the next one above it u + (1 - u) Beta(1, n - k). Nothing needs sorting.
-    """
-    random = np.random.default_rng((_SEED, n, stream))
-    k = (n + 1) // 2
-    middle = random.beta(k, n + 1 - k, RESAMPLES)
-    above = middle if n % 2 else middle + (1 - middle) * random.beta(1, n - k, RESAMPLES)
-    lower, upper = (np.minimum((n * share).astype(np.int64), n - 1) for share in (middle, above))
-    return lower, upper
-
-
-@cache
-def _distinct_ranks(n: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The pairs of middle ranks that occur in the resamples, and how often; far fewer than resamples."""
-    pairs, counts = np.unique(np.stack(_middle_ranks(n, 0)), axis=1, return_counts=True)
-    return pairs[0], pairs[1], counts
 
 
 @cache
 def student(degrees: int) -> float:
     """The quantile of Student's t that bounds a 95 % interval."""
-    return float(stdtrit(degrees, _TAILS[1]))
+    return float(stdtrit(degrees, TAILS[1]))
 
 
-def _between(value: float, n: int, resamples: Array) -> Estimate:
-    """The estimate with the bounds between which 95 % of the resamples lie."""
-    low, high = _bounds(resamples, np.ones(len(resamples), dtype=np.int64)).tolist()
-    return Estimate(value, n, low, high)
+def exponential(value: float) -> float:
+    """``exp``, infinite where it leaves the range of numbers."""
+    return math.exp(value) if value < 700 else math.inf
 
 
-def _bounds(resamples: Array, counts: npt.NDArray[np.int64]) -> Array:
-    """The two bounds between which 95 % of the resamples of the last axis lie; each occurred so many times."""
-    order = np.argsort(resamples, axis=-1)
-    upto = np.cumsum(counts[order], axis=-1)
-    positions = [round(tail * (int(counts.sum()) - 1)) for tail in _TAILS]
-    places = np.stack([np.argmax(upto > position, axis=-1) for position in positions], axis=-1)
-    return np.take_along_axis(np.take_along_axis(resamples, order, axis=-1), places, axis=-1)
-
-
-def _middle(ordered: Array) -> float:
+def middle(ordered: Array) -> float:
+    """The median of sorted values."""
     return float(ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2

@@ -8,20 +8,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bnpbench.report import statistics
+from bnpbench.report import bootstrap
 from bnpbench.report.advice import seeds_needed
-from bnpbench.report.statistics import (
+from bnpbench.report.bootstrap import (
     RESAMPLES,
-    Estimate,
     cells_interval,
     change_interval,
-    mean_interval,
     median_interval,
-    outliers,
-    ratio_interval,
     resampled_medians,
     unpaired_interval,
 )
+from bnpbench.report.statistics import Estimate, mean_interval, outliers, ratio_interval
 
 INFINITY = math.inf
 
@@ -190,7 +187,7 @@ def test_outliers_are_flagged_by_the_median_absolute_deviation() -> None:
 
 
 def test_thousands_of_epochs_cost_no_more_than_a_few() -> None:
-    statistics._middle_ranks.cache_clear()
+    bootstrap._middle_ranks.cache_clear()
     found = median_interval(np.random.default_rng(0).normal(1, 0.1, 200_000).tolist())
     assert found.low is not None
     assert found.low < 1 < (found.high or 0)
