@@ -24,6 +24,8 @@ from bnpbench.suite import Block, Cell
 
 BUSY_SECONDS = 0.5  # between looks at a block that another run is measuring
 LONELY_SECONDS = 60.0  # that a cluster without a worker may take to get one
+PARTIAL_SECONDS = 1.0  # of epochs that need not be on the disk yet
+PARTIAL_SHARE = 0.05  # of the time that writing them again and again may take
 LOSSES = 3  # of its worker, and a block is given up: it may be what takes the machine down
 Row = dict[str, Any]
 
@@ -37,6 +39,7 @@ class Job:
             that process died, its members one by one.
         store: of the worker's environment.
         release: gives the block's lock back.
+        unwritten_until: the epochs so far are not written again before.
     """
 
     block: Block
@@ -47,6 +50,7 @@ class Job:
     run: Run | None = None
     piece: tuple[Cell, ...] = ()
     deadline: float | None = None
+    unwritten_until: float = 0.0
     epochs: dict[str, list[Row]] = field(default_factory=dict)
     steps: dict[str, list[Row]] = field(default_factory=dict)
     records: dict[str, Row] = field(default_factory=dict)
@@ -196,7 +200,7 @@ class Sweep:
                 rows = job.epochs.setdefault(key, [])
                 rows[row["epoch"] - 1 :] = [row]  # told again where a rank died and all went back to a checkpoint
                 if len(job.block.cells) == 1 and row["epoch"] != job.block.cells[0].settings.epochs:  # else all follow
-                    job.store.write_partial(key, rows)
+                    self._keep(job, key, rows)
                 self.progress.epoch(job.block, key, row)
             case Finished(key, row, steps):
                 job.records[key], job.steps[key] = {**row, **self.provenance, "worker": job.worker.name}, steps
@@ -204,6 +208,14 @@ class Sweep:
                 job.answered = True
             case Refused(error):
                 raise error
+
+    def _keep(self, job: Job, key: str, rows: list[Row]) -> None:
+        """Write the epochs so far of a long cell, all of them each time: seldom enough to stay cheap."""
+        begin = time.monotonic()
+        if begin >= job.unwritten_until:
+            job.store.write_partial(key, rows)
+            took = time.monotonic() - begin
+            job.unwritten_until = begin + max(PARTIAL_SECONDS, took / PARTIAL_SHARE)
 
     def _died(self, job: Job, status: str, message: str) -> None:
         """The process of a piece is gone: a cell alone gets the status, a group runs again one by one."""

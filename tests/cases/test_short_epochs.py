@@ -1,0 +1,44 @@
+"""Epochs of milliseconds: each rewrote all before it, so that the run fell behind its cell and saw no timeout."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bnpbench import load_suite, run_suite
+from bnpbench.execution.sweep import PARTIAL_SECONDS
+from bnpbench.results import Store
+from tests.command import suite
+
+EPOCHS = 300
+SHORT = f"""
+name = "short"
+[train]
+dataset = {{ kind = "synthetic", shape = [12], train = 10, test = 5, classes = 4 }}
+network = {{ kind = "fc", hidden = [9] }}
+optimizer = {{ kind = "sgd", lr = 0.1 }}
+method = "vanilla"
+batch_size = 10
+epochs = {EPOCHS}
+threads = 1
+"""
+
+
+def test_the_epochs_so_far_are_written_once_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths: list[int] = []
+    write = Store.write_partial
+
+    def noted(store: Store, key: str, epochs: Sequence[dict[str, Any]]) -> None:
+        lengths.append(len(epochs))
+        write(store, key, epochs)
+
+    monkeypatch.setattr(Store, "write_partial", noted)
+    begin = time.monotonic()
+    results = run_suite(load_suite(suite(tmp_path, SHORT)), tmp_path / "out")
+    assert 1 <= len(lengths) <= 1 + (time.monotonic() - begin) / PARTIAL_SECONDS
+    assert lengths == sorted(set(lengths))
+    assert list(results.epochs.epoch) == list(range(1, EPOCHS + 1))
