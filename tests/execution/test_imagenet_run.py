@@ -17,7 +17,7 @@ network = "resnet18"
 optimizer = { kind = "sgd", lr = 0.01, momentum = 0.9 }
 augment = "crop-flip"
 batch_size = 16
-epochs = 2
+epochs = 1
 threads = 1
 [sweep]
 method = ["bn", { kind = "bnp+gn", groups = 32, label = "bnp+gn" }]
@@ -39,7 +39,7 @@ def test_a_folder_of_images_is_trained_on_and_a_damaged_file_is_named(images: Pa
 
     damaged = images / "imagenet/train" / CLASSES[1] / f"{CLASSES[1]}_7.JPEG"
     damaged.write_bytes(damaged.read_bytes()[:300])
-    done = bnpbench("run", path, "--fresh", "--data-dir", images, cwd=tmp_path)
+    done = bnpbench("run", path, "--fresh", "--only", "method=bn", "--data-dir", images, cwd=tmp_path)
     assert done.returncode == 3
     assert damaged.name in done.stdout
     assert "cannot be decoded" in done.stdout

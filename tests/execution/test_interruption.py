@@ -18,7 +18,7 @@ from tests.kept import kept
 from tests.processes import below
 from tests.timeless import timeless
 
-MANY = SUITE.replace("seed = [1, 2]", "seed = [1, 2, 3, 4, 5, 6, 7, 8]").replace("epochs = 2", "epochs = 25")
+MANY = SUITE.replace("seed = [1, 2]", "seed = [1, 2, 3, 4, 5]").replace("epochs = 2", "epochs = 25")
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_killed_whole_and_run_again(running: subprocess.Popen[str], tmp_path: Pa
     os.killpg(running.pid, signal.SIGKILL)
     running.wait()
     kept = finished(tmp_path)
-    assert 0 < len(kept) < 16
+    assert 0 < len(kept) < 10
     before = {path: path.stat().st_mtime_ns for path in kept}
     assert_complete(tmp_path, undisturbed)
     assert all(path.stat().st_mtime_ns == then for path, then in before.items())
@@ -96,7 +96,7 @@ def test_a_child_that_crashes_costs_its_cell_only(running: subprocess.Popen[str]
     crashed = results.cells[results.cells.status == "crashed"]
     assert len(crashed) == 1
     assert "SIGSEGV" in crashed.message.iloc[0]
-    assert (results.cells.status == "ok").sum() == 15
+    assert (results.cells.status == "ok").sum() == 9
     assert "SIGSEGV" in output
     log = next(tmp_path.glob("results/tiny/*/logs")).parent / crashed.log.iloc[0]
     assert log.is_file()
