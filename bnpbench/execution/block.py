@@ -21,6 +21,7 @@ from bnpbench.execution.process import configure, failure, random_state, set_ran
 from bnpbench.measure import machine
 from bnpbench.measure.conditioning import Probe
 from bnpbench.measure.costs import Costs
+from bnpbench.measure.machine import DeviceMemory
 from bnpbench.suite import Cell
 from bnpbench.training import state
 from bnpbench.training.engines import Preparation
@@ -37,6 +38,7 @@ class Member:
 
     cell: Cell
     costs: Costs
+    memory: DeviceMemory
     trainer: Trainer | None = None
     status: str | None = None
     message: str | None = None
@@ -74,8 +76,8 @@ class BlockRun:
 
     def __init__(self, request: RunBlock, emit: Callable[[Any], None], group: Group | None = None) -> None:
         self.request, self.emit = request, emit
-        self.members = [Member(cell, request.costs[cell.key]) for cell in request.cells]
         self.device = torch.device(request.cells[0].settings.device)
+        self.members = [Member(c, request.costs[c.key], DeviceMemory(self.device)) for c in request.cells]
         self.group = group or Group(self.device)
         self.interleaved = request.block.interleaved and len(request.cells) == len(request.block.cells)
         asked = request.block.probe
@@ -124,12 +126,12 @@ class BlockRun:
             member.end("not-applicable", member.costs.not_applicable)
             return
         begin = time.perf_counter()
-        machine.reset_peak_memory(self.device)
         member.clock_mhz_before = machine.clock_mhz(self.device)
         examples = self.examples_of(member.cell)
         if isinstance(examples, Streamed):
             member.message = f"input rate: {examples.rate:.0f} images a second"
-        member.trainer = Trainer(member.cell, examples, self.device, self.probe, group=self.group)
+        with member.memory.turn():
+            member.trainer = Trainer(member.cell, examples, self.device, self.probe, group=self.group)
         member.train_examples = member.trainer.steps * member.cell.settings.batch_size
         member.last_batch = member.trainer.last_batch
         member.setup_seconds = time.perf_counter() - begin
@@ -146,14 +148,16 @@ class BlockRun:
     def prepare(self, member: Member) -> None:
         assert member.trainer is not None
         begin = time.perf_counter()
-        member.trainer.prepare()
+        with member.memory.turn():
+            member.trainer.prepare()
         member.engine = member.trainer.engine
         member.compile_seconds = time.perf_counter() - begin
 
     def warm_up(self, member: Member) -> None:
         assert member.trainer is not None
         begin = time.perf_counter()
-        member.trainer.warm_up(self.request.block.measure.warmup_epochs)
+        with member.memory.turn():
+            member.trainer.warm_up(self.request.block.measure.warmup_epochs)
         member.warmup_seconds = time.perf_counter() - begin
 
     def resume(self, member: Member) -> None:
@@ -172,7 +176,8 @@ class BlockRun:
     def one_epoch(self, member: Member) -> None:
         trainer = member.trainer
         assert trainer is not None
-        row = trainer.epoch()
+        with member.memory.turn():
+            row = trainer.epoch()
         self.turn += 1
         row |= {"key": member.cell.key, "block": self.request.block.id, "turn": self.turn if self.interleaved else None}
         member.rows.append(row)
@@ -239,11 +244,13 @@ class BlockRun:
     def record(self, member: Member) -> Row:
         """The cell's row of the ``cells`` table."""
         cell = member.cell
-        peak = None
-        if len(self.members) == 1 or self.device.type == "cuda":
-            peak = machine.peak_memory_bytes(self.device)
-            if member.status not in FAILED:  # else the other ranks may be waiting elsewhere
-                peak = int(self.group.largest(peak))
+        peak: int | None = None
+        if self.device.type == "cuda":
+            peak = member.memory.peak
+        elif len(self.members) == 1:
+            peak = machine.peak_memory_bytes()
+        if peak is not None and member.status not in FAILED:  # else the other ranks may be waiting elsewhere
+            peak = int(self.group.largest(peak))
         return {
             **identity(cell, self.request.block, member.costs.columns),
             "status": member.status,

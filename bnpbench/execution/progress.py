@@ -102,6 +102,7 @@ class Reporter(Silent):
 
     def _pass(self, key: str, epoch: int) -> None:
         """The epochs up to this one are not ahead any more: measured now or before, or not needed."""
+        epoch = min(epoch, self.epochs[key])  # where intervals decide, there may be more than were foreseen
         self.ahead[self.sizes[key]] -= max(epoch - self.seen[key], 0)
         self.seen[key] = max(epoch, self.seen[key])
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import resource
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -49,18 +50,37 @@ def energy_meter(device: torch.device) -> Callable[[], float | None]:
     return lambda: sum(domain.joules() for domain in domains)
 
 
-def reset_peak_memory(device: torch.device) -> None:
-    """Start a new peak on CUDA; the peak of a CPU process cannot be reset."""
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-
-
-def peak_memory_bytes(device: torch.device) -> int:
-    """Peak bytes: allocated by torch on CUDA, resident in this process on CPU."""
-    if device.type == "cuda":
-        return int(torch.cuda.max_memory_allocated(device))
+def peak_memory_bytes() -> int:
+    """Peak bytes resident in this process."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+class DeviceMemory:
+    """What one of several that take turns has allocated on a CUDA device; what the others hold does not count.
+
+    Attributes:
+        held: bytes that it holds between its turns.
+        peak: the most bytes that it had at once.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.held = self.peak = 0
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Around each of its turns; on another device nothing is counted."""
+        if self.device.type != "cuda":
+            yield
+            return
+        before = torch.cuda.memory_allocated(self.device)
+        torch.cuda.reset_peak_memory_stats(self.device)
+        try:
+            yield
+        finally:
+            self.peak = max(self.peak, self.held + torch.cuda.max_memory_allocated(self.device) - before)
+            self.held += torch.cuda.memory_allocated(self.device) - before
 
 
 def _nvml_handle(device: torch.device):  # type: ignore[no-untyped-def]

@@ -19,6 +19,7 @@ from bnpbench.results.part import DamagedError, discard, promised_rows, read_par
 from bnpbench.results.schema import CELLS, EPOCHS, FINISHED, SCHEMAS
 
 Row = Mapping[str, Any]
+_WRITING = "writing"  # a lock beside those of the blocks: two of them may share a cell, as with --only
 
 
 def check_writable(out: Path) -> None:
@@ -138,7 +139,7 @@ class Store:
         if strays := {key for table in rows.values() for key in table} - set(blocks):
             raise ValueError(f"rows of cells that the block lacks: {', '.join(sorted(strays))}")
         staged: dict[str, dict[str, Path]] = {kind: {} for kind in ("epochs", "steps", "cells")}
-        with writing(self.folder):
+        with writing(self.folder), self.lock(_WRITING):
             try:
                 for cell in cells:
                     key = str(cell["key"])
@@ -161,7 +162,7 @@ class Store:
     def write_partial(self, key: str, epochs: Sequence[Row]) -> None:
         """Replaces the epochs so far of a cell that is still being measured. Raises ResultsError."""
         path = self._part("epochs", key, ".partial")
-        with writing(path):
+        with writing(path), self.lock(_WRITING):
             stage(path, [{"key": key, **row} for row in epochs], EPOCHS, {}).replace(path)
             sync(path.parent)
 

@@ -65,8 +65,8 @@ class Resident:
         )
 
         def images(x: Tensor) -> Tensor:
-            read = x.reshape(len(x), *networks.reads(settings.network, tuple(x.shape[1:]))).to(device)
-            return read.contiguous(memory_format=MEMORY_FORMATS[settings.memory_format])
+            read = x.reshape(len(x), *networks.reads(settings.network, tuple(x.shape[1:])))
+            return read.contiguous(memory_format=MEMORY_FORMATS[settings.memory_format]).to(device)
 
         self.images, self.labels = images(data.train_x), data.train_y.to(device)
         self.input_shape = tuple(self.images.shape[1:])

@@ -181,9 +181,18 @@ def test_nvml_answers() -> None:
     environment = describe(torch.cuda.device_count() - 1)
     assert environment["hardware"]["gpu"] == torch.cuda.get_device_name(torch.cuda.device_count() - 1)
     assert environment["software"]["driver"]
-    machine.reset_peak_memory(DEVICE)
-    _ = torch.empty(2**20, device=DEVICE)
-    assert machine.peak_memory_bytes(DEVICE) >= 2**22
+
+
+def test_memory_of_two_that_take_turns() -> None:
+    one, other = machine.DeviceMemory(DEVICE), machine.DeviceMemory(DEVICE)
+    with one.turn():
+        kept = torch.empty(2**20, device=DEVICE)
+    with other.turn():
+        torch.empty(2**18, device=DEVICE).zero_()
+    with one.turn():
+        _ = kept + 1
+    assert (one.held, one.peak) == (2**23, 2**23)
+    assert (other.held, other.peak) == (0, 2**20)
 
 
 def test_a_number_chooses_the_device() -> None:

@@ -150,7 +150,7 @@ def faked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block, "configure", lambda *arguments: None)
     monkeypatch.setattr(block, "Trainer", fake_trainer)
     monkeypatch.setattr(block, "time", fake_time)
-    monkeypatch.setattr(block.machine, "peak_memory_bytes", lambda device: 123 * 2**20)
+    monkeypatch.setattr(block.machine, "peak_memory_bytes", lambda: 123 * 2**20)
     monkeypatch.setattr(block.machine, "clock_mhz", lambda device: 2000.0)
     monkeypatch.setattr(trainer, "Step", FakeStep)
     monkeypatch.setattr(trainer, "evaluate", evaluate)

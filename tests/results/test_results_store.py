@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,18 @@ def test_epochs_so_far_stand_apart_until_the_block_is_written(tmp_path: Path) ->
     assert "unfinished" in results.damaged[0][1]
     kept.write_block(*made)
     assert read_results(tmp_path).damaged == []
+
+
+def test_blocks_that_share_a_cell_are_written_one_after_the_other(tmp_path: Path) -> None:
+    def write(kept: Store, *numbers: int) -> None:
+        for run in range(40):
+            kept.write_block(*block(*numbers, run=run % 20))
+
+    with ThreadPoolExecutor() as pool:
+        for done in [pool.submit(write, store(tmp_path), *numbers) for numbers in ((1, 2), (1,), (2,))]:
+            done.result()
+    assert temporary_files(tmp_path) == []
+    assert list((tmp_path / "made" / ENVIRONMENT["id"] / "locks").iterdir()) == []
 
 
 def test_unknown_columns_and_strays_are_errors_of_the_caller(tmp_path: Path) -> None:
