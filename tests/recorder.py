@@ -18,6 +18,7 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         assert func._overloadpacket is not torch.ops.aten._local_scalar_dense, "a read on the host"
+        assert func._overloadpacket is not torch.ops.aten.lift_fresh, "a copy of numbers of the host"
         result = func(*args, **(kwargs or {}))
         self.tape.append((func, args, kwargs or {}, result))
         return result

@@ -71,7 +71,10 @@ def pool_statistics(means: Tensor, variances: Tensor, rows: Sequence[int] | Tens
     Returns:
         Mean and population variance, both (n,). Nothing cancels: only differences of means are squared.
     """
-    counts = means.new_tensor(rows) if not isinstance(rows, Tensor) else rows.to(means.dtype)
+    if isinstance(rows, Tensor):
+        counts = rows.to(means.dtype)
+    else:  # filled on the device: a copy from the host cannot be captured
+        counts = torch.cat([means.new_full((1,), count) for count in rows])
     shares = (counts / counts.sum()).unsqueeze(1)
     mean = (shares * means).sum(0)
     return mean, (shares * (variances + (means - mean).square())).sum(0)

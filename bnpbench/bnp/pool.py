@@ -11,13 +11,16 @@ from __future__ import annotations
 import math
 import weakref
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import Variable
 
 from bnpbench.bnp.algorithms import batch_statistics, conv_scale, dense_scale, pool_statistics, widened
+
+if TYPE_CHECKING:
+    from bnpbench.bnp.running import Running
 
 
 class Gradient:
@@ -96,6 +99,7 @@ class Layer:
     """A tracked layer and its pool. ``running_mean`` and the like are views into one tensor of all layers.
 
     Attributes:
+        running: the running values of all layers on its device.
         pool: calls whose gradients are in ``.grad``. A call's share is None, or a 0-d device tensor, 1 or 0, where
             only the device knows whether ``.grad`` was zeroed in place since.
         late: calls of a backward pass that left ``.grad`` alone: one to the inputs only, or one by
@@ -106,6 +110,7 @@ class Layer:
         compiled_sums: shifted sums of calls inside compiled modules, ``[S1 | S2 | rows, examples, outputs]``.
     """
 
+    running: Running
     running_mean: Tensor
     running_variance: Tensor
 
@@ -144,6 +149,8 @@ class Layer:
 
     def observe(self, inputs: Tensor, output: Tensor) -> None:
         """Forward pass: take the statistics of a call, and count it once a gradient reaches its output."""
+        if self.running.terms is not None:  # of a lean backward pass whose gradients were dropped
+            self.running.forget()
         rows, examples, outputs = self._counts(inputs, output)
         if rows == 0:
             return

@@ -31,7 +31,10 @@ class BNP:
     forward passes without a backward, of gradients dropped by ``zero_grad()`` (either kind), and of recomputation under
     checkpointing do not count; those of several calls, micro-batches and ranks are pooled, and N is their number.
     Inside a ``torch.compile``d module autograd nodes have no hooks: there the rows join at the forward pass, so that a
-    compiled forward in training mode counts even if no backward follows before the next ``precondition()``.
+    compiled forward in training mode counts even if no backward follows before the next ``precondition()``. What
+    ``torch.autograd.grad`` computes counts once ``.grad`` changes, for then it may have been put there: of several
+    such calls only the last, and one to the inputs alone too if ``.grad`` is then unscaled or clipped in place. So do
+    the rows of a step that GradScaler skips, where ``precondition()`` is called all the same.
 
     Where the paper is silent: all leading dimensions of a Linear's input are rows. With a single row in the pool,
     sigma_H^2 = (h - mu)^2 with mu the running mean before the step. A convolution's scale takes its output positions.
@@ -179,8 +182,9 @@ class BNP:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        for running in self._running:
+            running.forget()
         for layer in self._layers:
-            layer.empty()
             layer.module.__dict__.pop("product", None)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -215,10 +219,10 @@ class BNP:
         if not active and sums is None:
             return
         terms = running.terms or self._fold(running, active, sums)
+        running.terms = None  # before anything below can fail: they are of this step alone
         for layer in active:
             if not layer.preconditioned:
                 precondition(layer, *terms[layer])
-        running.terms = None
 
     def _fold(self, running: Running, active: list[Layer], sums: Tensor | None) -> dict[Layer, Terms]:
         """Take the rows of ``active`` into the running values."""

@@ -58,7 +58,7 @@ class Running:
         self.means, variances = torch.split(self.mean, self.sizes), torch.split(self.variance, self.sizes)
         self.inverses = torch.split(self.inverse, self.sizes)
         for layer, mean, variance in zip(self.layers, self.means, variances, strict=True):
-            layer.running_mean, layer.running_variance = mean, variance
+            layer.running, layer.running_mean, layer.running_variance = self, mean, variance
             layer.compiled_sums = layer.compiled_sums.to(device)  # rows of a step under way, if the model just moved
         sizes = torch.tensor(self.sizes)
         group_sizes = torch.tensor([layer.channels // layer.groups for layer in layers for _ in range(layer.groups)])
@@ -72,6 +72,12 @@ class Running:
         """Whether the layers are still where they were, and as wide; a model is moved or cast as a whole."""
         weight = self.layers[0].weight
         return weight.device == self.device and (self.is_double or weight.dtype != torch.float64)
+
+    def forget(self) -> None:
+        """Drop the rows of all layers, and terms that were made of them."""
+        self.terms = None
+        for layer in self.layers:
+            layer.empty()
 
     def local_statistics(self, active: Sequence[Layer]) -> tuple[Tensor, dict[Layer, float | Tensor]]:
         """Step 1 where the host knows every count: means and variances end to end (2 n,), and q^2 of each layer."""
