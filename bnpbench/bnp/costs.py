@@ -103,13 +103,13 @@ def tracked_shapes(bnp: BNP, model: nn.Module, example: Tensor) -> list[LayerSha
     calls: dict[str, list[tuple[int, int, int]]] = {}
 
     def recorder(name: str) -> Any:
-        def record(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-            calls.setdefault(name, []).append(_rows(module, inputs[0], output))
+        def record(module: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor) -> None:
+            calls.setdefault(name, []).append(_rows(module, args[0] if args else kwargs["input"], output))
 
         return record
 
     modules = dict(model.named_modules())
-    handles = [modules[name].register_forward_hook(recorder(name)) for name in bnp.layers]
+    handles = [modules[name].register_forward_hook(recorder(name), with_kwargs=True) for name in bnp.layers]
     tensors = {name: tensor.detach().to("meta") for name, tensor in (*model.named_parameters(), *model.named_buffers())}
     try:
         with torch.no_grad():

@@ -74,6 +74,7 @@ STORED: dict[str, Stored] = {
             ("data_batch_4", "634d18415352ddfa80567beed471001a"),
             ("data_batch_5", "482c414d41f54cd18b22e5b47cb7c3cb"),
             ("test_batch", "40351d587109b95175f43aff81a1287e"),
+            ("batches.meta", "5ff9c542aee3614f3951f8cda6e48888"),
         ),
         170,
         (3, 32, 32),
@@ -87,6 +88,7 @@ STORED: dict[str, Stored] = {
         (
             ("train", "16019d7e3df5f24257cddd939b257f8d"),
             ("test", "f0ef6b0ae62326f3e7ffdfab6717acfc"),
+            ("meta", "7973b15100ade9c7d40fb424638fde48"),
         ),
         169,
         (3, 32, 32),

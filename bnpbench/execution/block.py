@@ -53,6 +53,7 @@ class Member:
     engine: Preparation | None = None
     wall_seconds: float = 0.0
     clock_mhz_before: float | None = None
+    throttled: bool | None = None  # at the end of any epoch
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     saved: float = field(default_factory=time.perf_counter)
     random: Any = None  # the process-wide random states, while another member runs
@@ -178,6 +179,7 @@ class BlockRun:
         assert trainer is not None
         with member.memory.turn():
             row = trainer.epoch()
+        member.throttled = machine.throttled(self.device) or member.throttled
         self.turn += 1
         row |= {"key": member.cell.key, "block": self.request.block.id, "turn": self.turn if self.interleaved else None}
         member.rows.append(row)
@@ -270,7 +272,7 @@ class BlockRun:
             "last_batch": member.last_batch,
             "clock_mhz_before": member.clock_mhz_before,
             "clock_mhz_after": machine.clock_mhz(self.device),
-            "throttled": machine.throttled(self.device),
+            "throttled": member.throttled,
             "started": member.started,
             "finished": datetime.now(UTC),
         }

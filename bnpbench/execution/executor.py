@@ -14,6 +14,7 @@ from bnpbench.execution.messages import Preflight, Probe, RunBlock
 from bnpbench.execution.options import Options
 from bnpbench.execution.precheck import device_index, resolve_device
 from bnpbench.measure.costs import Costs
+from bnpbench.measure.environment import usable_cores
 from bnpbench.suite import Block, PluginFile
 
 
@@ -113,7 +114,7 @@ class Local:
         environment = ask(Probe(gpu))
         self.environments = [environment]
         self.device = resolve_device(options.device, environment["hardware"]["gpus"])
-        self.threads = max(environment["hardware"]["cores"] // options.jobs, 1)
+        self.threads = max(len(usable_cores(environment)) // options.jobs, 1)
         shares = [share(environment, place, options.jobs) for place in range(options.jobs)]
         self._workers = [Worker(None, environment, gpu, cores) for cores in shares]
 
@@ -141,8 +142,7 @@ def share(environment: dict[str, Any], place: int, places: int) -> tuple[int, ..
     """The cores of one of several workers of a machine; an only one has the whole machine, unbound."""
     if places == 1:
         return None
-    count = environment["hardware"]["cores"]
-    cores = (environment["details"].get("affinity") or list(range(count)))[:count]
+    cores = usable_cores(environment)
     each = max(len(cores) // places, 1)
     return tuple(cores[(place * each + i) % len(cores)] for i in range(each))
 

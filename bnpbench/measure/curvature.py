@@ -77,12 +77,12 @@ def look(model: nn.Module, images: Tensor, layer: str, neuron: int) -> View:
     module = _find(copy, layer, neuron)
     seen: list[tuple[Tensor, Tensor]] = []
 
-    def cut(_: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
+    def cut(_: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor) -> Tensor:
         leaf = output.detach().requires_grad_()
-        seen.append((args[0].detach(), leaf))
+        seen.append(((args[0] if args else kwargs["input"]).detach(), leaf))
         return leaf.clone()  # what follows may write into it
 
-    handle = module.register_forward_hook(cut)
+    handle = module.register_forward_hook(cut, with_kwargs=True)
     devices = [images.device] if images.is_cuda else []
     with torch.random.fork_rng(devices=devices), torch.enable_grad():
         logits = copy(images.double() if images.is_floating_point() else images)
@@ -154,6 +154,8 @@ def _find(model: nn.Module, layer: str, neuron: int) -> Weighted:
 def _check_shapes(layer: str, module: Weighted, inputs: Tensor, logits: Tensor, examples: int) -> None:
     if logits.dim() != 2 or len(logits) != examples:
         raise NotApplicable(f"the model gives {tuple(logits.shape)} for {examples} examples, not (examples, classes)")
+    if examples < 1 or logits.shape[1] < 2:
+        raise NotApplicable(f"{examples} examples of {logits.shape[1]} classes: the Hessian needs 1 and 2 at least")
     batched = isinstance(module, nn.Linear) or inputs.dim() == len(module.kernel_size) + 2
     if len(inputs) != examples or not batched:
         raise NotApplicable(

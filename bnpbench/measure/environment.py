@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import platform
+import subprocess
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from bnpbench.measure import rates
 
 # 2: convolutions on CUDA keep to float32 unless precision says tf32; BNP in its lean form where that costs less
 # 3: compiled steps without guards, BNP's sums of wide layers in them by the kernel
-MEASUREMENT = 5
+MEASUREMENT = 6
 
 
 def describe(gpu: int = 0) -> dict[str, Any]:
@@ -79,10 +80,21 @@ def details() -> dict[str, Any]:
 
 def cpu_model() -> str:
     """The processor's name, as its maker gives it."""
-    for line in (_read("/proc/cpuinfo") or "").splitlines():
+    lines = (_read("/proc/cpuinfo") or "").splitlines()
+    for line in lines:
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+    if platform.system() == "Darwin":
+        return _printed("sysctl", "-n", "machdep.cpu.brand_string") or platform.machine()
+    arm = [line.partition(":") for line in lines if line.startswith(("CPU implementer", "CPU part", "CPU variant"))]
+    named = dict.fromkeys(f"{name.strip().removeprefix('CPU ')} {value.strip()}" for name, _, value in arm)
+    return " ".join([platform.machine(), *named])
+
+
+def usable_cores(environment: dict[str, Any]) -> list[int]:
+    """Numbers of the cores that a process of this environment may use, one thread each."""
+    count = environment["hardware"]["cores"]
+    return list(environment["details"].get("affinity") or range(count))[:count]
 
 
 def gpu_driver() -> str | None:
@@ -93,6 +105,13 @@ def gpu_driver() -> str | None:
         pynvml.nvmlInit()
         return str(pynvml.nvmlSystemGetDriverVersion())
     except pynvml.NVMLError:
+        return None
+
+
+def _printed(*command: str) -> str | None:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
         return None
 
 

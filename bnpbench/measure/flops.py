@@ -182,6 +182,43 @@ def _fused_sgd(
     return (2 + 2 * bool(weight_decay) + 2 * bool(momentum)) * sum(prod(shape) for shape in params)
 
 
+def _convolution_backward(
+    grad: Shape,
+    inputs: Shape,
+    weight: Shape,
+    _bias: Shape,
+    _stride: Shape,
+    _padding: Shape,
+    _dilation: Shape,
+    transposed: bool,
+    _output_padding: Shape,
+    _groups: int,
+    output_mask: list[bool],
+    *,
+    out_shape: Shape = None,
+) -> int:
+    """The gradients of the input and of the weight take each as much as the output. (Torch's own forgets groups.)"""
+    positions = (inputs if transposed else grad)[2:]
+    return int(2 * grad[0] * prod(positions) * prod(weight) * sum(output_mask[:2]))
+
+
+def _batch_norm_backward(
+    grad: Shape,
+    _input: Shape,
+    _weight: Shape,
+    _mean: Shape,
+    _variance: Shape,
+    _save_mean: Shape,
+    _save_variance: Shape,
+    of_batch: bool,
+    *args: Any,
+    out_shape: Shape = None,
+    **kwargs: Any,
+) -> int:
+    """Through fixed statistics the gradient is that of a factor and a summand."""
+    return (9 if of_batch else 5) * prod(grad)
+
+
 def _only_moves(operator: Any) -> bool:
     """Views, copies, gathers, fills and factories."""
     name: str = operator._schema.name.removeprefix("aten::").removesuffix("_")
@@ -206,7 +243,9 @@ def _table() -> dict[Any, Formula]:
         (_per_input(2), "_native_batch_norm_legit_no_training"),
         (_per_input(4), "batch_norm_update_stats"),
         (_per_input(6), "native_batch_norm _native_batch_norm_legit _batch_norm_with_update cudnn_batch_norm"),
-        (_per_input(9), "native_batch_norm_backward batch_norm_backward cudnn_batch_norm_backward"),
+        (_per_input(9), "cudnn_batch_norm_backward"),
+        (_batch_norm_backward, "native_batch_norm_backward batch_norm_backward"),
+        (_convolution_backward, "convolution_backward"),
         (_per_input(8), "native_layer_norm native_group_norm"),
         (_per_input(11), "native_layer_norm_backward native_group_norm_backward"),
         (_each(1), "_foreach_add _foreach_sub _foreach_mul _foreach_div _foreach_neg _foreach_pow"),
@@ -237,3 +276,5 @@ _MOVES = """
 """
 _MOVING = frozenset(_MOVES.split())
 _FORMULAS = _table()
+PRODUCTS = {torch.ops.aten.convolution_backward: _convolution_backward}
+"""For a FlopCounterMode that counts matrix products and convolutions alone."""

@@ -33,7 +33,11 @@ def throttled(device: torch.device) -> bool | None:
         reasons = pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
     except pynvml.NVMLError:
         return None
-    slow = pynvml.nvmlClocksEventReasonSwThermalSlowdown | pynvml.nvmlClocksThrottleReasonHwSlowdown
+    slow = (
+        pynvml.nvmlClocksEventReasonSwPowerCap
+        | pynvml.nvmlClocksEventReasonSwThermalSlowdown
+        | pynvml.nvmlClocksThrottleReasonHwSlowdown
+    )
     return bool(reasons & slow)
 
 
@@ -44,7 +48,7 @@ def energy_meter(device: torch.device) -> Callable[[], float | None]:
     """
     if device.type == "cuda":
         return lambda: _nvml_joules(device)
-    domains = [_Domain(p) for p in RAPL.glob("intel-rapl:[0-9]") if _number(p / "energy_uj") is not None]
+    domains = [_Domain(p) for p in sorted(RAPL.glob("intel-rapl:*")) if _is_package(p)]
     if not domains:
         return lambda: None
     return lambda: sum(domain.joules() for domain in domains)
@@ -97,6 +101,15 @@ def _nvml_joules(device: torch.device) -> float | None:
         return float(pynvml.nvmlDeviceGetTotalEnergyConsumption(_nvml_handle(device))) / 1e3
     except pynvml.NVMLError:
         return None
+
+
+def _is_package(domain: Path) -> bool:
+    """Whether it is a processor's, whose counter can be read; not a part of one, nor the whole platform."""
+    try:
+        name = (domain / "name").read_text()
+    except OSError:
+        return False
+    return name.startswith("package") and _number(domain / "energy_uj") is not None
 
 
 class _Domain:

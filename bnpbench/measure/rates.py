@@ -22,8 +22,8 @@ import torch
 from bnpbench.cache import user_cache
 
 REPETITIONS = 7
-SMALLEST_ARRAY = 2**26  # bytes; four times the last cache where that is more, so that nothing is read from it
-LAST_CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
+SMALLEST_ARRAY = 2**26  # bytes; four times the last caches where those are more, so that nothing is read from it
+PROCESSORS = Path("/sys/devices/system/cpu")
 PRODUCT = {"cpu": 1536, "cuda": 8192}  # rows and columns
 LAUNCHES = 2000
 
@@ -138,11 +138,19 @@ def _operators(device: torch.device, dtype: torch.dtype) -> Work:
 def _array_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return min(2**30, torch.cuda.get_device_properties(device).total_memory // 16)
-    try:
-        cache = int(LAST_CACHE.read_text().strip().removesuffix("K")) * 1024
-    except (OSError, ValueError):
-        cache = 0
-    return int(min(max(SMALLEST_ARRAY, 4 * cache), psutil.virtual_memory().available // 16))
+    return int(min(max(SMALLEST_ARRAY, 4 * _last_caches()), psutil.virtual_memory().available // 16))
+
+
+def _last_caches() -> int:
+    """Bytes of all third-level caches together, where the system tells; some processors have many."""
+    sizes: dict[str, int] = {}
+    for cache in PROCESSORS.glob("cpu[0-9]*/cache/index3"):
+        try:
+            size = int((cache / "size").read_text().strip().removesuffix("K")) * 1024
+            sizes[(cache / "shared_cpu_list").read_text()] = size
+        except (OSError, ValueError):
+            continue
+    return sum(sizes.values())
 
 
 def _seconds(work: Callable[[], object], device: torch.device) -> float:

@@ -107,7 +107,8 @@ def proposition_9(setup: Setup) -> Finding:
         where = f"N={n}, c={c}, {r} x {s}, k={k}, {'tanh' if smooth else 'ReLU'}"
         pointwise = max(pointwise, _compare_hessian(equal, h, k, bool(smooth), generator, where))
     if setup.data is not None and setup.data.images.dim() == 4:
-        h = setup.data.images[:3, :, 8:14, 8:13]
+        top, left = (max(size - crop, 0) // 2 for size, crop in zip(setup.data.images.shape[2:], (6, 5), strict=True))
+        h = setup.data.images[:3, :, top : top + 6, left : left + 5]
         _compare_hessian(equal, h, 3, False, generator, f"{setup.data.name}, N=3, crops of 6 x 5, k=3")
     return Finding(
         tried=f"{equal.count} convolutions against torch.func.hessian, r and s up to 4, k = 1, 3, 5",

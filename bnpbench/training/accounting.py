@@ -19,8 +19,9 @@ from bnpbench.bnp import BNP
 from bnpbench.bnp.algorithms import widened
 from bnpbench.bnp.costs import bn_flops, predicted, tracked_shapes
 from bnpbench.measure.costs import Columns, Costs
-from bnpbench.measure.flops import FlopCount, count_plain_bn, count_plain_bnp
+from bnpbench.measure.flops import PRODUCTS, FlopCount, count_plain_bn, count_plain_bnp
 from bnpbench.suite import Settings, Vanilla
+from bnpbench.suite.vocabulary import BatchNorm, Bnp
 from bnpbench.training.optimizers import build_optimizer
 from bnpbench.training.parallel import Group
 from bnpbench.training.precision import autocast
@@ -103,7 +104,7 @@ def _index(examples: int, device: torch.device | str = META) -> Tensor:
 
 def _products(step: Step, examples: int) -> int:
     """Operations of the matrix products and convolutions, forward and backward."""
-    with FlopCounterMode(display=False) as counter:
+    with FlopCounterMode(display=False, custom_mapping=PRODUCTS) as counter:
         step(_index(examples))
     return int(counter.get_total_flops())
 
@@ -194,18 +195,18 @@ class _OperatorCount(TorchDispatchMode):
 
 
 def _published(settings: Settings, model: nn.Module, input_shape: tuple[int, ...]) -> tuple[int | None, int | None]:
-    """Operations of the method by its published formula, and by counting its plain algorithm."""
+    """Operations of the method by its published formula, and by counting its plain algorithm; None for ablations."""
     batch = torch.empty(settings.batch_size, *input_shape, device=META)
-    match settings.method.kind:
-        case "vanilla":
+    match settings.method:
+        case Vanilla():
             return 0, 0
-        case "bnp":
+        case Bnp(scale=True, center=True, standardize=True):
             bnp = methods.preconditioner(settings, model)
             assert bnp is not None
             shapes = tracked_shapes(bnp, model, batch)
             bnp.remove()
             return sum(map(predicted, shapes)), sum(map(count_plain_bnp, shapes))
-        case "bn" | "bn-pre":
+        case BatchNorm():
             sizes = _batch_norm_sizes(model, batch)
             return sum(bn_flops(n, rows) for n, rows in sizes), sum(count_plain_bn(n, rows) for n, rows in sizes)
         case _:

@@ -14,6 +14,7 @@ def test_energy_goes_on_where_its_counter_begins_anew(tmp_path: Path, monkeypatc
     domains = [tmp_path / f"intel-rapl:{number}" for number in range(2)]
     for domain in domains:
         domain.mkdir()
+        (domain / "name").write_text(f"package-{domain.name[-1]}\n")
         (domain / "max_energy_range_uj").write_text("10000000\n")
         (domain / "energy_uj").write_text("9000000\n")
     monkeypatch.setattr(machine, "RAPL", tmp_path)

@@ -14,7 +14,7 @@ from bnpbench.measure import rates
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(rates, "SMALLEST_ARRAY", 2**14)
-    monkeypatch.setattr(rates, "LAST_CACHE", tmp_path / "none")
+    monkeypatch.setattr(rates, "PROCESSORS", tmp_path / "none")
     monkeypatch.setattr(rates, "PRODUCT", {"cpu": 32, "cuda": 32})
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
@@ -51,7 +51,11 @@ def test_what_is_kept_is_found_in_the_same_environment_only(small: None) -> None
     assert rates.kept("0123456789ab") is None
 
 
-def test_an_array_is_larger_than_the_last_cache(small: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "size").write_text("64K\n")
-    monkeypatch.setattr(rates, "LAST_CACHE", tmp_path / "size")
-    assert rates._array_bytes(torch.device("cpu")) == 4 * 64 * 1024
+def test_an_array_is_larger_than_the_last_caches(small: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for processor, shared in enumerate(("0-1", "0-1", "2-3", "2-3")):  # two caches, each of two processors
+        cache = tmp_path / f"cpu{processor}/cache/index3"
+        cache.mkdir(parents=True)
+        (cache / "size").write_text("64K\n")
+        (cache / "shared_cpu_list").write_text(f"{shared}\n")
+    monkeypatch.setattr(rates, "PROCESSORS", tmp_path)
+    assert rates._array_bytes(torch.device("cpu")) == 4 * 2 * 64 * 1024

@@ -137,6 +137,11 @@ def test_statements_hold_on_a_network_in_training() -> None:
         assert found.tried != without.tried
 
 
+def test_convolutions_are_tried_on_small_images() -> None:
+    (outcome,) = verify(["proposition-9"], trials=2, data="digits")
+    assert outcome.verdict == "holds"
+
+
 @pytest.mark.data
 @pytest.mark.skipif("BNPBENCH_DATA" not in os.environ, reason="needs the data sets")
 def test_statements_hold_on_cifar10() -> None:
