@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bnpbench import BNP, conditioning
+from bnpbench import BNP
 from bnpbench.bnp.costs import tracked_shapes
 from bnpbench.errors import NotApplicable
+from bnpbench.measure.conditioning import conditioning
 
 
 class Named(nn.Module):
