@@ -38,6 +38,10 @@ _GET = (
     "not known: the peak rates of this machine are not recorded; bnpbench env --measure measures them, and the next "
     "bnpbench run records them, without measuring a finished cell again"
 )
+_OTHERS = (
+    "not known: the peak rates of this machine are those of one thread and of all cores, on the CPU in float32 alone; "
+    "none of these cells ran so"
+)
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ def bounds(view: View, groups: Sequence[Group]) -> Section | None:
         return None
     known = bool(_entries(view.environment))
     tables = [table for group in groups if known and (table := _table(view, group)).rows]
-    return Section(TITLE, tables=tuple(tables)) if tables else Section(TITLE, (_GET,))
+    return Section(TITLE, tables=tuple(tables)) if tables else Section(TITLE, (_OTHERS if known else _GET,))
 
 
 def rates(environment: Mapping[str, Any], cell: Cell) -> Rates | None:
