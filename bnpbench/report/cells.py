@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bnpbench.report.document import Record, record
+from bnpbench.report.metrics import default_at, describe_at
 from bnpbench.report.statistics import Estimate
 from bnpbench.report.text import DASH, dash, decimals, fixed
 from bnpbench.report.view import Cell, View
@@ -19,7 +20,7 @@ class Place:
     table: str
     group: str
     method: str
-    batch_size: int
+    batch_size: int | None
 
     def empty(self, quantity: str, reason: str) -> tuple[str, Record]:
         """A place without a number, and why."""
@@ -82,11 +83,15 @@ def measured(cells: Sequence[Cell]) -> tuple[list[Cell], str]:
 
 
 def published(view: View, cells: Sequence[Cell], metric: str) -> str:
-    """What the suite's references say of a metric of these cells, with its source; empty without one."""
+    """What the suite's references say of a metric of these cells, with its source; empty without one.
+
+    The epochs that a reference is about stand there too, unless they are those of every figure of this metric.
+    """
     keys = {cell.key for cell in cells}
-    found = [
-        f"{told(reference.get('value'))} ({reference.get('source')})"
-        for reference in view.document.get("references") or ()
-        if reference.get("metric") == metric and keys & set(reference["cells"])
-    ]
+    found = []
+    for reference in view.document.get("references") or ():
+        if reference.get("metric") == metric and keys & set(reference["cells"]):
+            usual, at = default_at(metric), reference.get("at") or default_at(metric)
+            epochs = "" if at == usual else f"{describe_at(at)}; "
+            found.append(f"{told(reference.get('value'))} ({epochs}{reference.get('source')})")
     return "; ".join(dict.fromkeys(found))

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from bnpbench.report.bootstrap import cells_interval, unpaired_interval
-from bnpbench.report.metrics import COUNTS, TIMES, At, NoDataError, describe_at, times, value
+from bnpbench.report.metrics import COUNTS, TIMES, At, NoDataError, default_at, describe_at, times, value
 from bnpbench.report.statistics import Estimate, mean_interval, ratio_interval
-from bnpbench.report.view import Cell, View, views
+from bnpbench.report.view import Cell, View, number, views
 from bnpbench.results import Results, told
 
 Outcome = Literal["holds", "fails", "undecided", "no data"]
@@ -157,26 +157,29 @@ def _compared(question: str, left: float, right: float) -> float:
 
 
 def _of_times(view: View, claim: Mapping[str, Any], left: Seeds, right: Seeds | None) -> tuple[Estimate, str, str]:
-    """Over all epochs of all seeds: in pairs where both sides took turns, else each side on its own."""
+    """In pairs where both sides took turns and are asked for the same epochs, else each side on its own."""
     metric, ratio = claim["metric"], claim["question"] == "ratio"
-    first, reasons = _sampled(view, left, metric, claim["left"].get("at", "all"))
+    ats = [claim[name].get("at", "all") for name in ("left", "right") if name in claim]
+    first, reasons = _sampled(view, left, metric, ats[0])
     if right is None:
         if not first:
             raise NoDataError(_counted(reasons))
         return cells_interval([list(series.values()) for series in first.values()]), "epochs", _counted(reasons)
-    second, more = _sampled(view, right, metric, claim["right"].get("at", "all"))
+    second, more = _sampled(view, right, metric, ats[1])
     reasons += more
     common = [seed for seed in first if seed in second]
     if not common:
         raise NoDataError(_counted(reasons) or "the sides have no seed in common")
     if ratio and not all(seconds for seed in common for seconds in second[seed].values()):
         raise NoDataError("the right side is 0")
-    pairs = paired_times(view, {seed: (left[seed], right[seed]) for seed in common}, first, second)
+    alike = ats[0] == ats[1] != "best" or all(first[seed].keys() == second[seed].keys() for seed in common)
+    pairs = paired_times(view, {seed: (left[seed], right[seed]) for seed in common}, first, second) if alike else None
     if pairs is not None:
         compared = [[one / other if ratio else one - other for one, other in cell] for cell in pairs]
         return cells_interval(compared), "pairs", _counted(reasons)
     samples = [[seconds for seed in common for seconds in side[seed].values()] for side in (first, second)]
-    remark = "; ".join(filter(None, (_counted(reasons), "not measured in turn")))
+    apart = "not measured in turn" if alike else "each side over epochs of its own, not in pairs"
+    remark = "; ".join(filter(None, (_counted(reasons), apart)))
     return unpaired_interval(*samples, ratio=ratio), "epochs", remark
 
 
@@ -214,23 +217,27 @@ def _picked(view: View, keys: Mapping[str, str]) -> Seeds:
 
 def _bounds(bounds: Mapping[str, Any]) -> tuple[float, float]:
     low, high = bounds.get("at_least"), bounds.get("at_most")
-    return -math.inf if low is None else float(low), math.inf if high is None else float(high)
+    found = -math.inf if low is None else number(low), math.inf if high is None else number(high)
+    if any(map(math.isnan, found)):
+        raise ValueError("a bound is not a number")
+    return found
 
 
 def _question(claim: Mapping[str, Any], left: Seeds, right: Seeds | None) -> str:
     metric = claim["metric"] if claim.get("target") is None else f"{claim['metric']} {claim['target']}"
-    sides = [_side(claim[name], side) for name, side in (("left", left), ("right", right)) if side is not None]
+    usual = default_at(claim["metric"])
+    sides = [_side(claim[name], side, usual) for name, side in (("left", left), ("right", right)) if side is not None]
     sign = " / " if claim["question"] == "ratio" else " − "
     kind = "" if claim["question"] == "value" else f"{claim['question']} of "
     return f"{kind}{metric}, {sign.join(sides)}"
 
 
-def _side(side: Mapping[str, Any], seeds: Seeds) -> str:
+def _side(side: Mapping[str, Any], seeds: Seeds, usual: At) -> str:
     labels = dict.fromkeys(cell.label for cell in seeds.values())
     sizes = side.get("pattern", {}).get("batch_size")
     name = ", ".join(labels) + (f" at {sizes}" if sizes is not None else "")
-    at = side.get("at", "last")
-    return name if at in ("last", "all") else f"{name} ({describe_at(at)})"
+    at = side.get("at", usual)
+    return name if at == usual else f"{name} ({describe_at(at)})"
 
 
 def _leaves(where: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:

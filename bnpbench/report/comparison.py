@@ -11,6 +11,8 @@ from bnpbench.report.pair import Pair, hardware_differences
 from bnpbench.report.view import Cell, View, views
 from bnpbench.results import Results
 
+_ACROSS = "--across-machines compares what does not depend on it"
+
 
 def compare(
     base: Results | None, new: Results, *, max_slowdown: float = 0.05, across_machines: bool = False
@@ -44,7 +46,8 @@ def compare(
         )
     changes: list[Change] = []
     shared, notes, seen = list[str](), list[str](), set[tuple[int, str]]()
-    for one, other in _partners(left, right, across_machines):
+    partners, refused = _partners(left, right, across_machines)
+    for one, other in partners:
         pair = Pair(one, other, max_slowdown)
         if pair.keys:
             notes += [note for note in pair.notes() if note not in notes]
@@ -58,7 +61,7 @@ def compare(
     outcome: Any = "changed" if any(change.judgement in BAD for change in changes) else "same"
     if not shared:
         outcome, notes = "nothing shared", ["no cell was measured in both"]
-    return Comparison(outcome, tuple(changes), tuple(shared), tuple(only[0]), tuple(only[1]), tuple(notes))
+    return Comparison(outcome, tuple(changes), tuple(shared), tuple(only[0]), tuple(only[1]), (*refused, *notes))
 
 
 def _measured(results: Results) -> list[View]:
@@ -73,9 +76,18 @@ def _name(view: View, cell: Cell) -> str:
     return f"{view.suite}: {cell.label}, N = {cell.batch_size}, seed {cell.seed} ({cell.key})"
 
 
-def _partners(left: Sequence[View], right: Sequence[View], across_machines: bool) -> list[tuple[View, View]]:
-    """For each new view the base's of the same suite: same environment, else same hardware, else any if allowed."""
-    found, refused = [], list[str]()
+def _partners(
+    left: Sequence[View], right: Sequence[View], across_machines: bool
+) -> tuple[list[tuple[View, View]], list[str]]:
+    """For each new view the base's of the same suite: same environment, else same hardware, else any if allowed.
+
+    Returns:
+        The pairs, and a warning for each suite with new results that have none because of their hardware.
+
+    Raises:
+        NothingToCompare: no suite has a pair, because of the hardware.
+    """
+    found, refused = [], dict[str, list[str]]()
     for new in right:
         bases = [view for view in left if view.suite == new.suite]
         fields = {id(base): hardware_differences(base, new) for base in bases}
@@ -84,14 +96,19 @@ def _partners(left: Sequence[View], right: Sequence[View], across_machines: bool
         chosen = same or sorted(alike, key=_latest) or (bases if across_machines else [])
         if chosen:
             found.append((chosen[-1], new))
-        else:
-            refused += [difference for base in bases for difference in fields[id(base)]]
+        elif bases:
+            refused.setdefault(new.suite, []).extend(difference for base in bases for difference in fields[id(base)])
     if not found and refused:
-        raise NothingToCompare(
-            f"measured on other hardware ({'; '.join(dict.fromkeys(refused))}): times are not comparable; "
-            "--across-machines compares what does not depend on it"
-        )
-    return found
+        every = [difference for suite in refused.values() for difference in suite]
+        raise NothingToCompare(f"{_elsewhere(every)}: times are not comparable; {_ACROSS}")
+    return found, [
+        f"warning: suite {suite} was {_elsewhere(differences)}: not compared; {_ACROSS}"
+        for suite, differences in refused.items()
+    ]
+
+
+def _elsewhere(differences: Iterable[str]) -> str:
+    return f"measured on other hardware ({'; '.join(dict.fromkeys(differences))})"
 
 
 def _latest(view: View) -> str:

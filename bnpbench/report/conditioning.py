@@ -57,12 +57,11 @@ def _over_seeds(view: View, place: Place, cells: Sequence[Cell], kind: str, name
         return place.empty(quantity, "none known")
     center = statistics.median(medians)
     digits = 0 if all(number.is_integer() for number in medians) else decimals(center)
+    text, record = place.over_seeds(quantity, center, medians, digits)
     if center < 1e-2 or center >= 1e5:
-        record = Record(
-            place.table, place.group, place.method, place.batch_size, quantity, center, min(medians), max(medians)
-        )
-        return f"{center:.2e} ({min(medians):.1e}{DASH}{max(medians):.1e})", record
-    return place.over_seeds(quantity, center, medians, digits)
+        spread = "n = 1" if len(medians) == 1 else f"{min(medians):.1e}{DASH}{max(medians):.1e}"
+        text = f"{center:.2e} ({spread})"
+    return text, record
 
 
 def _median(view: View, cell: Cell, kind: str, name: str) -> float | None:

@@ -17,6 +17,7 @@ from bnpbench.results import told
 
 LEAST_VALUES = 3  # of an axis, for an exponent
 LEAST_SIZES = 4  # of batches, for a crossing to be looked for
+LARGEST = 2**63  # width that is one: a file may hold any number
 _ALIKE = ("engine", "precision", "memory_format", "device", "threads")  # what all points of a fit have in common
 _CROSSING = (
     "Batch size N at which BNP starts to cost less than BN. 28N = 6n' and 11N = 6n': of one layer with n' = the hidden "
@@ -151,7 +152,7 @@ def _shape(cell: Cell) -> dict[str, float] | None:
     """Width and depth of the hidden layers, where all are equally wide."""
     network: Any = cell.settings.get("network")
     hidden = network.get("hidden") if isinstance(network, dict) else None
-    if not isinstance(hidden, list) or not hidden or not all(isinstance(w, int) and w > 0 for w in hidden):
+    if not isinstance(hidden, list) or not hidden or not all(isinstance(w, int) and 0 < w < LARGEST for w in hidden):
         return None
     return {"width": float(hidden[0]), "depth": float(len(hidden))} if len(set(hidden)) == 1 else None
 

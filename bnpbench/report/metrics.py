@@ -68,16 +68,15 @@ def times(view: View, cell: Cell, metric: str, at: At = "all") -> Mapping[int, f
         raise NoDataError(f"no {metric}")
     if at in ("all", "area"):
         return series
-    if at == "best":
-        wanted = {min(series, key=lambda epoch: (series[epoch], epoch))}
-    elif isinstance(at, Mapping):
-        first, last = at["epochs"] if "epochs" in at else (at["epoch"], at["epoch"])
-        wanted = set(range(first, last + 1))
-    else:
-        wanted = {max(series)}
-    if not (picked := {epoch: seconds for epoch, seconds in series.items() if epoch in wanted}):
-        raise NoDataError(f"no {metric} at {describe_at(at)}")
-    return picked
+    if at in ("last", "best"):
+        epoch = max(series) if at == "last" else min(series, key=lambda epoch: (series[epoch], epoch))
+        return {epoch: series[epoch]}
+    return _within(series, metric, at)
+
+
+def default_at(metric: str) -> str:
+    """Where a metric is looked at unless a suite says otherwise: times over all epochs, the others at the last."""
+    return "all" if metric in TIMES else "last"
 
 
 def best_epoch(series: Mapping[int, float], metric: str) -> int:
@@ -107,24 +106,39 @@ def describe_at(at: At) -> str:
 
 
 def _at(series: Mapping[int, float], metric: str, at: At) -> float:
-    numbers = {epoch: number for epoch, number in series.items() if not math.isnan(number)}
     if not series:
         raise NoDataError(f"no {metric}")
     if at == "last":
         return series[max(series)]
     if at == "best":
+        numbers = {epoch: number for epoch, number in series.items() if not math.isnan(number)}
         if not numbers:
             raise NoDataError(f"{metric} is not a number")
         return numbers[best_epoch(numbers, metric)]
-    if isinstance(at, Mapping) and "epoch" in at:
-        if at["epoch"] not in series:
-            raise NoDataError(f"no {metric} at {describe_at(at)}")
-        return series[at["epoch"]]
-    first, last = at["epochs"] if isinstance(at, Mapping) else (min(series), max(series))
-    picked = [number for epoch, number in series.items() if first <= epoch <= last]
-    if isinstance(at, Mapping) and len(picked) < last - first + 1:
+    if at in ("area", "all"):
+        return sum(series.values()) / len(series)
+    picked = _within(series, metric, at)
+    first, last = _bounds(at)
+    if len(picked) < last - first + 1:
         raise NoDataError(f"{metric} of {len(picked)} of {describe_at(at)}")
-    return sum(picked) / len(picked)
+    return sum(picked.values()) / len(picked)
+
+
+def _within(series: Mapping[int, float], metric: str, at: At) -> Mapping[int, float]:
+    first, last = _bounds(at)
+    if not (picked := {epoch: number for epoch, number in series.items() if first <= epoch <= last}):
+        raise NoDataError(f"no {metric} at {describe_at(at)}")
+    return picked
+
+
+def _bounds(at: At) -> tuple[int, int]:
+    """The first and the last epoch of a table; NoDataError where a file holds something else."""
+    match at:
+        case {"epoch": int(epoch)}:
+            return epoch, epoch
+        case {"epochs": [int(first), int(last)]} if first <= last:
+            return first, last
+    raise NoDataError(f"at = {told(at)} picks no epoch")
 
 
 def _over_steps(view: View, cell: Cell, metric: str) -> float | None:

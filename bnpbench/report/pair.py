@@ -38,6 +38,9 @@ class Pair:
         """What else than the code may have moved the numbers, and how they are judged."""
         for name in ("hardware", "software"):
             yield from (f"{name} differs: {d}" for d in _differences(_facts(self.base, name), _facts(self.new, name)))
+        rules = [view.environment.get("measurement") for view in (self.base, self.new)]
+        if rules[0] != rules[1]:
+            yield f"measurement differs: {told(rules[0])} and {told(rules[1])}"
         for name in ("bnpbench", "commit"):
             one, other = (
                 ", ".join(sorted({str(view.by_key[key].row[name]) for key in self.keys} - {"None"}))
@@ -92,17 +95,21 @@ class Pair:
         yield from self._accuracy(one, other, change)
 
     def _accuracy(self, one: Cell, other: Cell, change: Callable[..., Change]) -> Iterable[Change]:
+        """At the last epoch that both have: a suite with an ``interval`` decides how many there are as it runs."""
         series = [view.series(cell, "test_accuracy") for view, cell in ((self.base, one), (self.new, other))]
-        if not one.ok or not all(series):
+        epochs = series[0].keys() & series[1].keys()
+        if not one.ok or not epochs:
             return
-        before, after = (shares[max(shares)] for shares in series)
+        before, after = (shares[max(epochs)] for shares in series)
         judged = one.row["device"] == other.row["device"] == "cpu"
         judgement: Judgement = "not judged"
         if judged:
             judgement = (
                 "same" if before == after else "within" if abs(after - before) <= ACCURACY_TOLERANCE else "differs"
             )
-        remark = "" if judged else "not a CPU run"
+        lasts = [max(shares) for shares in series]
+        shorter = f"at epoch {max(epochs)}, of {lasts[0]} and {lasts[1]}" if lasts[0] != lasts[1] else ""
+        remark = "; ".join(filter(None, ("" if judged else "not a CPU run", shorter)))
         yield change("accuracy", "test_accuracy", fixed(before, 4), fixed(after, 4), judgement, remark)
 
     def _times(self, pairs: Sequence[tuple[Cell, Cell]]) -> Iterable[Change]:

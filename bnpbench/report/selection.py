@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bnpbench.report.cells import Place, published
@@ -14,51 +14,58 @@ from bnpbench.results import setting, told
 
 FLAT = 0.01  # values whose accuracy is at most so far below the best are as good
 
+# The values of the axis by what tells them apart; they may be tables.
+_Values = Mapping[str, Any]
+
 
 def selection(view: View) -> Section | None:
     """One table a group of trials; None for a suite that chooses nothing."""
-    select = view.document.get("select")
-    if not select or not view.trials:
+    if not view.select or not view.trials:
         return None
-    over, by = str(select["over"]), str(select["by"])
+    over, by = view.select["over"], view.select["by"]
     arranged = layout(view.trials)
-    others = Layout(view.trials, {path: values for path, values in arranged.differing.items() if path != over})
-    tables = tuple(_table(view, group, over, by) for group in others.groups)
+    others = {path: values for path, values in arranged.differing.items() if not f"{path}.".startswith(f"{over}.")}
+    tables = tuple(_table(view, group, over, by) for group in Layout(view.trials, others).groups)
     return Section(f"Best {over}", tables=tables)
 
 
 def _table(view: View, group: Group, over: str, by: str) -> Table:
-    values = sorted({setting(cell.settings, over) for cell in group.cells}, key=float)
-    columns = ("method", "N", "best", "published", f"within {FLAT:g} of the best", *(told(value) for value in values))
+    values = _ordered(setting(cell.settings, over) for cell in group.cells)
+    columns = ("method", "N", "best", "published", f"within {FLAT:g} of the best", *map(told, values.values()))
     rows, records = [], list[Record]()
     for batch_size in group.batch_sizes:
         for method in group.methods:
             if cells := group.at(method, batch_size):
                 place = Place(f"best {over}", group.title, method, batch_size)
-                found = {setting(cell.settings, over): cell for cell in cells}
-                texts, record = _row(view, place, found, by)
+                found = {repr(setting(cell.settings, over)): cell for cell in cells}
+                texts, record = _row(view, place, values, found, by)
                 reference = published(view, cells, over) or dash()
-                each = [_score_told(view, found.get(value), by) for value in values]
+                each = [_score_told(view, found.get(name), by) for name in values]
                 rows.append((method, str(batch_size), texts[0], reference, texts[1], *each))
                 records.append(record)
     note = f"Last {by} of one seed at each {over}; the best is trained on the whole training set for the tables below."
     return Table(group.title, columns, tuple(rows), (note,), tuple(records))
 
 
-def _row(view: View, place: Place, cells: Mapping[Any, Cell], by: str) -> tuple[tuple[str, str], Record]:
-    scores = {value: score for value, cell in cells.items() if (score := _score(view, cell, by)) is not None}
+def _row(
+    view: View, place: Place, values: _Values, cells: Mapping[str, Cell], by: str
+) -> tuple[tuple[str, str], Record]:
+    scores = {name: score for name, cell in cells.items() if (score := _score(view, cell, by)) is not None}
     if not scores:
         text, record = place.empty(place.table, ", ".join(dict.fromkeys(cell.status for cell in cells.values())))
         return (text, dash()), record
-    best = max(scores, key=lambda value: scores[value])
-    alike = [value for value, score in scores.items() if score >= scores[best] - FLAT]
-    low, high = min(alike, key=float), max(alike, key=float)
-    flat = told(low) if low == high else f"{told(low)}{DASH}{told(high)}"
-    remark = f"{by} {scores[best]:.4f}"
+    best = max(scores, key=lambda name: scores[name])
+    good = [name for name in scores if name == best or scores[name] >= scores[best] - FLAT]
+    alike = [value for name, value in values.items() if name in good]
+    numbers, flat, remark = (None, None, None), ", ".join(map(told, alike)), f"{by} {scores[best]:.4f}"
+    if _are_numbers(values.values()):
+        numbers, flat = (values[best], alike[0], alike[-1]), DASH.join(dict.fromkeys(map(told, (alike[0], alike[-1]))))
+    else:
+        remark = f"{told(values[best])}; {remark}"
     record = Record(
-        place.table, place.group, place.method, place.batch_size, place.table, best, low, high, len(scores), remark
+        place.table, place.group, place.method, place.batch_size, place.table, *numbers, len(scores), remark
     )
-    return (told(best), flat), record
+    return (told(values[best]), flat), record
 
 
 def _score_told(view: View, cell: Cell | None, by: str) -> str:
@@ -72,3 +79,13 @@ def _score(view: View, cell: Cell, by: str) -> float | None:
     """The last value of a trial that ended well."""
     series = view.series(cell, by) if cell.ok else {}
     return series[max(series)] if series else None
+
+
+def _ordered(values: Iterable[Any]) -> _Values:
+    """Each value once: numbers by size, anything else as the suite has it."""
+    found = {repr(value): value for value in values}
+    return dict(sorted(found.items(), key=lambda item: item[1])) if _are_numbers(found.values()) else found
+
+
+def _are_numbers(values: Iterable[Any]) -> bool:
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)

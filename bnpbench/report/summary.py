@@ -61,10 +61,8 @@ def deviations(view: View) -> Section | None:
         lines.append(
             f"shortened: {told(shortened)} epochs instead of the suite's (--epochs); schedules are as they were"
         )
-    limits = {cell.settings.get("train_limit") for cell in view.cells} - {None}
-    lines += [
-        f"limited: trained on the first {told(limit)} examples (train_limit)" for limit in sorted(limits, key=str)
-    ]
+    limits = {told(limit) for cell in view.cells if (limit := cell.settings.get("train_limit")) is not None}
+    lines += [f"limited: trained on the first {limit} examples (train_limit)" for limit in sorted(limits)]
     cells = [cell for cell in view.cells if cell.row]
     for name, text in (
         ("dirty", "measured from a work tree with uncommitted changes"),
@@ -180,7 +178,7 @@ def _statuses(cells: Sequence[Cell]) -> str:
 
 def _hardware_name(view: View) -> str:
     hardware = _table(view.environment, "hardware")
-    used = {cell.settings.get("device") for cell in view.cells}
+    used = [cell.settings.get("device") for cell in view.cells]
     name = hardware.get("gpu") if "cuda" in used else None
     return str(name or hardware.get("cpu") or "an unknown machine")
 

@@ -15,7 +15,7 @@ from bnpbench.report.groups import Group
 from bnpbench.report.metrics import NoDataError, times, value
 from bnpbench.report.statistics import Estimate, outliers
 from bnpbench.report.text import dash, decimals, span
-from bnpbench.report.view import Cell, View
+from bnpbench.report.view import Cell, View, number
 
 _METRIC = "train_seconds"
 _At = tuple[int, str]  # batch size and method
@@ -140,7 +140,7 @@ def _to_accuracy(view: View, group: Group, targets: Sequence[float]) -> Table:
     rows, records = [], list[Record]()
     for method, batch_size, cells in group.places():
         for target in targets:
-            texts, found = _reached(view, group, cells, float(target))
+            texts, found = _reached(view, group, cells, number(target))
             rows.append((method, str(batch_size), str(target), *texts))
             records += found
     columns = ("method", "N", "test accuracy", "seconds", "epochs", "seeds that reached it")

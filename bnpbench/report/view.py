@@ -116,6 +116,13 @@ class View:
         """Key to cell, trials included."""
         return {cell.key: cell for cell in (*self.trials, *self.cells)}
 
+    @cached_property
+    def select(self) -> Mapping[str, str]:
+        """What ``[select]`` chooses over and by; empty for a suite that chooses nothing."""
+        select = self.document.get("select")
+        named = isinstance(select, dict) and all(isinstance(select.get(name), str) for name in ("over", "by"))
+        return select if isinstance(select, dict) and named else {}
+
     def series(self, cell: Cell, name: str) -> Mapping[int, float]:
         """Epoch to value of a column of epochs; missing values are left out, NaN stays."""
         if (cell.key, name) not in self._series:
@@ -179,9 +186,17 @@ def finite(values: Iterable[float]) -> list[float]:
     return [value for value in values if math.isfinite(value)]
 
 
+def number(value: Any) -> float:
+    """A number of a file that may be anyone's; infinite where it is more than a float holds."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
 def _integer(value: Any, default: int) -> int:
     """A setting of a file that may be anyone's."""
-    return value if isinstance(value, int) else default
+    return value if isinstance(value, int) and abs(value) < 2**63 else default
 
 
 def _named(cell: Mapping[str, Any], rows: Mapping[str, dict[str, Any]]) -> Cell:

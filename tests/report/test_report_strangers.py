@@ -26,11 +26,11 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
     max_leaves=6,
 )
-FIELDS = ["source", "measure", "targets", "references", "claims", "shortened", "cells", "description"]
+FIELDS = ["source", "measure", "targets", "references", "claims", "shortened", "select", "cells", "description"]
 CELL_FIELDS = ["label", "role", "block", "settings"]
 CLAIM_FIELDS = ["says", "metric", "target", "question", "bounds", "left", "right", "where", "combinations"]
 REFERENCE_FIELDS = ["metric", "value", "source", "target", "at", "cell", "cells"]
-SETTINGS = ["method", "batch_size", "seed", "network", "optimizer"]
+SETTINGS = ["method", "batch_size", "seed", "network", "optimizer", "device", "train_limit"]
 PLACES: list[list[tuple[str | int, ...]]] = [
     [(name,) for name in FIELDS],
     [("cells", 0, name) for name in CELL_FIELDS],
