@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -22,6 +23,9 @@ class Stopped(BaseException):
 
 def main() -> NoReturn:
     """The console script ``bnpbench``."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # for terminals and names that are not UTF-8
     code = run(sys.argv[1:])
     sys.stdout.flush()
     sys.stderr.flush()
@@ -52,7 +56,8 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         if hasattr(error, "format_message"):  # a usage error of the command line
             return _usage(error)
-        return _fail(BUG, f"a bug in bnpbench: {type(error).__name__}: {error}; --debug shows where", debug)
+        told = f"a bug in bnpbench: {type(error).__name__}: {error}; `bnpbench --debug COMMAND ...` shows where"
+        return _fail(BUG, told, debug)
 
 
 def _fail(code: int, message: str, debug: bool) -> int:

@@ -14,8 +14,15 @@ def compact(
     """Merge parts, losslessly.
 
     One file a table instead of one a cell: faster to read and to copy. Later runs add parts beside it."""
+    from bnpbench.errors import NothingToCompare, ResultsError
     from bnpbench.results import compact as merge
 
-    for folder, cells in merge(directory).items():
+    try:
+        merged = merge(directory)
+    except OSError as error:
+        raise ResultsError(f"{error.filename or directory}: cannot be read ({error.strerror or error})") from error
+    if not merged:
+        raise NothingToCompare(f"{directory}: no results in here; write some with `bnpbench run SUITE --out FOLDER`")
+    for folder, cells in merged.items():
         print(f"{folder}: {cells} cell{'' if cells == 1 else 's'} in one file a table")
     return 0

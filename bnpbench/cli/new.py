@@ -50,8 +50,10 @@ difference = {{ at_least = 0.0 }}
 
 def new(name: Annotated[str, typer.Argument(help="Of the suite; NAME.toml is written here.")]) -> int:
     """Write a commented starter suite."""
-    if not name.replace("-", "").replace("_", "").isalnum():
-        raise BnpbenchError(f"{name}: a suite's name has letters, digits, - and _ only")
+    from bnpbench.suite import check_name
+
+    name = name.removesuffix(".toml")
+    check_name(name)
     path = Path(f"{name}.toml")
     try:
         with path.open("x", encoding="utf-8") as file:

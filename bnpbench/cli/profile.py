@@ -39,6 +39,7 @@ def profile(
     """Show where the time of a step goes.
 
     By phase and by operator, one method or several side by side."""
+    from bnpbench.cli.output import make_folder
     from bnpbench.execution.precheck import device_index
     from bnpbench.profiling import inspection
     from bnpbench.report.document import RENDERERS
@@ -49,6 +50,7 @@ def profile(
     loaded = load_suite(suite, allow_plugins=allow_plugins)
     methods = [method for method in (compare or "").split(",") if method]
     cells = inspection.choose(loaded, only or [], methods, device)
+    make_folder(output, "--output")
     gpu = device_index(device) or 0
     if tool is Tool.torch:
         chapter, files = inspection.profile(loaded, cells, steps, data_dir, gpu, output)

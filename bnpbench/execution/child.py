@@ -14,7 +14,7 @@ from multiprocessing import connection, parent_process
 from pathlib import Path
 from typing import Any
 
-from bnpbench.errors import BnpbenchError
+from bnpbench.errors import BnpbenchError, ResultsError
 from bnpbench.execution.messages import Done, Preflight, Probe, Profile, Refused, RunBlock
 from bnpbench.suite import PluginFile, load_plugins
 
@@ -26,8 +26,8 @@ def serve(channel: connection.Connection, pickled: bytes, plugins: tuple[PluginF
 
     An error of any other kind is printed to the log and ends the process with exit code 1.
     """
-    _prepare(log)
     try:
+        _prepare(log)
         if plugins:
             load(plugins)
         channel.send(Done(_answer(channel, pickle.loads(pickled))))
@@ -75,8 +75,11 @@ def _prepare(log: Path | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when a child ends
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if log is not None:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise ResultsError(f"{log}: cannot be written ({error.strerror})") from error
         os.dup2(file, 1)
         os.dup2(file, 2)
         os.close(file)

@@ -14,7 +14,6 @@ from bnpbench.execution.messages import Preflight, Probe, RunBlock
 from bnpbench.execution.options import Options
 from bnpbench.execution.precheck import device_index, resolve_device
 from bnpbench.measure.costs import Costs
-from bnpbench.measure.environment import usable_cores
 from bnpbench.suite import Block, PluginFile
 
 
@@ -136,6 +135,12 @@ class Local:
 
     def close(self) -> None:
         """The forkserver stays, for the suite that may come next; it ends with this process."""
+
+
+def usable_cores(environment: dict[str, Any]) -> list[int]:
+    """Numbers of the cores that a process of this environment may use, one thread each."""
+    count = environment["hardware"]["cores"]
+    return list(environment["details"].get("affinity") or range(count))[:count]
 
 
 def share(environment: dict[str, Any], place: int, places: int) -> tuple[int, ...] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import psutil
 from tabulate import tabulate
 
-from bnpbench.errors import BnpbenchError
+from bnpbench.errors import BnpbenchError, SuiteError
 from bnpbench.execution.precheck import likely_device
 from bnpbench.execution.progress import duration
 from bnpbench.report.text import plain
@@ -78,10 +79,11 @@ def _seconds_an_epoch(out: Path) -> dict[str, float]:
     except BnpbenchError:
         return {}
     found = defaultdict(list)
-    done = cells[cells.status == "ok"]
+    done = cells[(cells.status == "ok") & cells.wall_seconds.notna()]
     for text, seconds in zip(done.settings, done.wall_seconds, strict=True):
-        settings = json.loads(text)
-        found[_likeness(settings)].append(seconds / settings["epochs"])
+        with suppress(SuiteError):  # measured by another version
+            epochs = Cell.from_canonical(text).settings.epochs
+            found[_likeness(json.loads(text))].append(seconds / epochs)
     return {kind: median(values) for kind, values in found.items()}
 
 

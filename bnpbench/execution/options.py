@@ -49,11 +49,18 @@ class Outcome:
         finished: blocks measured now.
         skipped: blocks that were finished before.
         failed: cells that did not end as ok, diverged or not-applicable.
+        environments: ids of those that it ran in.
     """
 
     finished: int
     skipped: int
     failed: int
+    environments: frozenset[str]
 
     def __add__(self, other: Outcome) -> Outcome:
-        return Outcome(self.finished + other.finished, self.skipped + other.skipped, self.failed + other.failed)
+        return Outcome(
+            self.finished + other.finished,
+            self.skipped + other.skipped,
+            self.failed + other.failed,
+            self.environments | other.environments,
+        )

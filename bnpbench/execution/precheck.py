@@ -75,7 +75,7 @@ def check_cuda_only(settings: Iterable[Settings]) -> None:
         if cell.device == "cpu" and cell.precision == "tf32":
             raise DeviceError(
                 'precision = "tf32" is a mode of CUDA devices; on the CPU take "float32" or "bf16" '
-                "(--only precision=float32,bf16 leaves its cells out)"
+                "(--only precision=float32 leaves its cells out)"
             )
 
 

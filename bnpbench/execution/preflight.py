@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 from typing import Any
 
 from bnpbench import datasets, networks
-from bnpbench.errors import BnpbenchError
+from bnpbench.errors import BnpbenchError, SuiteError
 from bnpbench.execution.messages import Preflight
 from bnpbench.measure.costs import Columns, Costs
 from bnpbench.suite import Settings
@@ -41,16 +42,21 @@ def preflight(request: Preflight) -> dict[str, Costs]:
     for cell in request.cells:
         settings = cell.settings.model_copy(update=NOT_IN_COSTS)
         if settings not in found:
-            found[settings] = _costs(settings, root)
+            found[settings] = _costs(settings, root, f"{cell.label} at batch size {settings.batch_size}")
         answer[cell.key] = found[settings]
     return answer
 
 
-def _costs(settings: Settings, root: Path) -> Costs:
+def _costs(settings: Settings, root: Path, name: str) -> Costs:
     try:
         shape = datasets.describe(settings.dataset, root)
         return costs(settings, networks.reads(settings.network, shape.input), shape.classes)
     except Exception as error:
-        if isinstance(error, BnpbenchError) or not settings.plugins:
+        if isinstance(error, BnpbenchError):
             raise
-        return Costs(Columns())  # the cell will meet that error too, and end with its message
+        if settings.plugins:
+            return Costs(Columns())  # the cell will meet that error too, and end with its message
+        reason = f"{type(error).__name__}: {error}"
+        fault = SuiteError(f"{name}: no step can be built ({reason}); change its settings, or leave it out with --only")
+        fault.add_note(traceback.format_exc())  # for --debug: the cause does not leave this process
+        raise fault from error

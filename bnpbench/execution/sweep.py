@@ -103,7 +103,7 @@ class Sweep:
             raise
         finally:
             self.progress.stop()
-        return Outcome(self.finished, self.skipped, self.failed)
+        return Outcome(self.finished, self.skipped, self.failed, frozenset(self.stores.by_id))
 
     def _start(self) -> None:
         """Give every free worker a block; one that another run is measuring goes to the end of the queue."""

@@ -91,12 +91,6 @@ def cpu_model() -> str:
     return " ".join([platform.machine(), *named])
 
 
-def usable_cores(environment: dict[str, Any]) -> list[int]:
-    """Numbers of the cores that a process of this environment may use, one thread each."""
-    count = environment["hardware"]["cores"]
-    return list(environment["details"].get("affinity") or range(count))[:count]
-
-
 def gpu_driver() -> str | None:
     """Version of the NVIDIA driver, or None where there is none."""
     import pynvml

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bnpbench.errors import BnpbenchError
 from bnpbench.execution.children import ask, start_forkserver
+from bnpbench.execution.executor import usable_cores
 from bnpbench.execution.messages import Preflight, Probe, Profile, Profiled
 from bnpbench.execution.precheck import check_cuda_only, check_data, check_device, device_index, resolve_device
 from bnpbench.report.document import Chapter, Record, Section, Table
@@ -39,15 +40,15 @@ def choose(suite: Suite, only: Sequence[str], methods: Sequence[str], device: st
     start_forkserver()
     environment = ask(Probe(device_index(device) or 0))
     kind = resolve_device(device, environment["hardware"]["gpus"])
-    threads = environment["hardware"]["cores"]
+    threads = len(usable_cores(environment))
     found: list[Cell] = []
     for filters in [[*only, f"method={method}"] for method in methods] or [list(only)]:
         cells = suite.cells(device=kind, threads=threads, only=filters, seeds=1)
         if len(cells) > 1:
             told = "; ".join(f"{c.label} at {c.settings.batch_size}, lr {c.settings.optimizer.lr:g}" for c in cells[:8])
             raise BnpbenchError(
-                f"profile looks at one cell, and {len(cells)} match: {told}; narrow them down with --only, such as "
-                "--only method=bnp,batch_size=16 in two options"
+                f"profile looks at one cell, and {len(cells)} match: {told}; narrow them down, such as with "
+                "--only method=bnp --only batch_size=16"
             )
         found += cells
     check_cuda_only(cell.settings.model_copy(update={"engine": "eager"}) for cell in found)  # whatever theirs is

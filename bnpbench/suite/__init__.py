@@ -5,7 +5,7 @@ from __future__ import annotations
 from bnpbench.suite.cells import Block, Cell
 from bnpbench.suite.data import DATASETS, DataShape, data_shape, split_sizes
 from bnpbench.suite.document import AtEpoch, AtEpochs, Bounds, Claim, Measure, Probe, Reference, Select, Side
-from bnpbench.suite.loading import load_suite, shipped_suites
+from bnpbench.suite.loading import check_name, load_suite, shipped_suites
 from bnpbench.suite.metrics import METRICS, table_of
 from bnpbench.suite.plugins import DatasetPlugin, MethodPlugin, NetworkPlugin, PluginFile, load_plugins
 from bnpbench.suite.schema import json_schema
@@ -96,6 +96,7 @@ __all__ = [
     "Vanilla",
     "Warmup",
     "WeightDecay",
+    "check_name",
     "data_shape",
     "json_schema",
     "load_plugins",

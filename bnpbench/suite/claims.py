@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from bnpbench.suite.cells import Cell
 from bnpbench.suite.document import AtEpoch, AtEpochs, Claim, Document, Measure, Pattern, Reference, figure_fault
 from bnpbench.suite.expansion import merged
-from bnpbench.suite.explaining import closest, listed
+from bnpbench.suite.explaining import closest, listed, shown
 from bnpbench.suite.matching import Codes, Column, Table, check_pattern, combinations, number_of_combinations
 from bnpbench.suite.metrics import METRICS
 from bnpbench.suite.options import SETTINGS, as_table
@@ -19,6 +20,8 @@ from bnpbench.suite.positions import Path
 from bnpbench.suite.reading import Source
 
 MAX_COMBINATIONS = 1000
+STANDS_FOR = {"device": ("cpu", "cuda"), "engine": ("eager", "graphed"), "threads": ()}
+"""What "auto" may become when the machine is known; any number of threads."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +47,28 @@ def combinations_of(claim: Claim, table: Table) -> Iterator[Combination]:
 
 
 def rows_of(table: Table, pattern: Pattern) -> Codes:
-    """The positions of the cells that a pattern picks."""
-    return np.flatnonzero(table.matching(pattern))
+    """The positions of the cells that a pattern picks; if there are none, of those whose "auto" may become its word."""
+    found = (np.flatnonzero(table.matching(reading)) for reading in _readings(pattern))
+    return next((rows for rows in found if rows.size), np.array([], np.int64))
 
 
 def table_of_cells(cells: Sequence[Cell]) -> Table:
     """Cells as columns."""
     return Table(len(cells), lambda name: Column([cell.data[name] for cell in cells], np.arange(len(cells))))
+
+
+def _readings(pattern: Pattern) -> Iterator[Pattern]:
+    """The pattern itself, and then with "auto" in each place where that may become what it wants."""
+    names = [name for name in STANDS_FOR if name in pattern]
+    for words in product(*((pattern[name], _unresolved(name, pattern[name])) for name in names)):
+        yield {**pattern, **dict(zip(names, words, strict=True))}
+
+
+def _unresolved(name: str, wanted: Any) -> Any:
+    if isinstance(wanted, list):
+        return [_unresolved(name, word) for word in wanted]
+    number = name == "threads" and isinstance(wanted, int) and not isinstance(wanted, bool)
+    return "auto" if number or wanted in STANDS_FOR[name] else wanted
 
 
 def side_pattern(where: Pattern, side: Pattern) -> Pattern:
@@ -83,7 +101,7 @@ def _check_reference(source: Source, document: Document, table: Table, reference
     if document.select is None or reference.metric != document.select.over:  # the best value has no column
         _check_figure(source, reference, place)
     _check_patterns(source, {"cell": reference.cell}, place)
-    if not table.matching(reference.cell).any():
+    if not rows_of(table, reference.cell).size:
         message, near = table.why_none(reference.cell)
         raise source.error(f"matches no cell: {message}", (*place, "cell"), near)
 
@@ -103,6 +121,12 @@ def _check_patterns(source: Source, patterns: dict[str, Pattern], place: Path) -
         fault = check_pattern(pattern)
         if fault:
             raise source.error(fault[1], (*place, name, *fault[0]), fault[2])
+        for setting, words in STANDS_FOR.items():
+            wanted = pattern.get(setting)
+            if "auto" in (wanted if isinstance(wanted, list) else [wanted]):
+                named = " or ".join(map(shown, words)) or "a number"
+                message = f'"auto" is replaced before cells are compared: name what it stands for, {named}'
+                raise source.error(message, (*place, name, setting))
 
 
 def _check_combination(

@@ -60,6 +60,15 @@ def load_suite(source: str | Path, *, allow_plugins: bool = False) -> Suite:
     return suite
 
 
+def check_name(name: str) -> None:
+    """Raises SuiteError for what is no suite's name."""
+    try:
+        Document.model_validate({"name": name})
+    except ValidationError as error:
+        fault = explain(error, Document, {"name": name}) or Fault((), str(error))
+        raise SuiteError(fault.message, key="name", closest=fault.closest) from None
+
+
 def shipped_suites() -> dict[str, Path]:
     """Name → path of the suites that ship with bnpbench: inside the package, or beside it in a checkout."""
     package = Path(__file__).resolve().parent.parent

@@ -13,7 +13,8 @@ from bnpbench.errors import SuiteError
 from bnpbench.suite.cells import Block, Cell, Role
 from bnpbench.suite.claims import Combination, combinations_of, rows_of, table_of_cells
 from bnpbench.suite.document import Claim, Measure, Probe, Reference, Select
-from bnpbench.suite.matching import only_pattern
+from bnpbench.suite.explaining import shown
+from bnpbench.suite.matching import combinations, only_pattern
 from bnpbench.suite.plugins import PluginFile
 from bnpbench.suite.settings import SCHEMA_VERSION, Settings
 
@@ -90,15 +91,19 @@ class Suite:
             epochs: instead of the suite's; schedules stay as they are.
 
         Raises:
-            SuiteError: nothing matches, or a number is below 1.
+            SuiteError: nothing matches, a value of ``only`` is no cell's, or a number is below 1.
         """
         for name, number in (("--seeds", seeds), ("--epochs", epochs), ("--threads", threads)):
             if number is not None and number < 1:
                 raise SuiteError(f"{name} must be at least 1, not {number}")
         count = 1 if self.select else seeds
         auto = {"device": device, "threads": threads}
-        rows = [row for row in self._rows if count is None or row.seed_rank < count]
-        return _only(_unique(_resolved(row, auto, "trial" if self.select else "final", epochs) for row in rows), only)
+        role: Role = "trial" if self.select else "final"
+        every = _unique(_resolved(row, auto, role, epochs) for row in self._rows if only or count is None)
+        _check_only(every, only)
+        if count is not None:
+            every = _unique(_resolved(row, auto, role, epochs) for row in self._rows if row.seed_rank < count)
+        return _only(every, only)
 
     def finals(
         self,
@@ -196,6 +201,28 @@ def _unique(cells: Iterable[Cell]) -> tuple[Cell, ...]:
     for cell in cells:
         found.setdefault(cell.canonical, cell)
     return tuple(found.values())
+
+
+def _check_only(cells: tuple[Cell, ...], only: Sequence[str]) -> None:
+    """Raises SuiteError for a value of ``only`` that no cell has."""
+    table = table_of_cells(cells)
+    for text in only:
+        alternatives = combinations(only_pattern(text))
+        for pattern in alternatives:
+            if not table.matching(pattern).any():
+                message, near = table.why_none(pattern)
+                word = _value(text, pattern)
+                if isinstance(word, str) and "=" in word:
+                    message += f"; a comma parts values of one setting: write --only {word} by itself"
+                told = f"{shown(word)}: {message}" if len(alternatives) > 1 else message
+                raise SuiteError(f"--only {text}: {told}", closest=near)
+
+
+def _value(text: str, pattern: Any) -> Any:
+    """What a pattern of ``--only KEY=VALUE`` wants of the key."""
+    for name in text.partition("=")[0].split("."):
+        pattern = pattern[name.strip()]
+    return pattern
 
 
 def _only(cells: tuple[Cell, ...], only: Sequence[str]) -> tuple[Cell, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bnpbench.execution.executor import usable_cores
 from bnpbench.measure import environment
 
 GRAVITON = """processor : 0
@@ -45,7 +46,7 @@ def test_a_name_tells_processors_apart(monkeypatch: pytest.MonkeyPatch, told: An
 
 def test_a_process_uses_the_cores_that_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
     def cores(affinity: list[int] | None) -> list[int]:
-        return environment.usable_cores({"hardware": {"cores": 4}, "details": {"affinity": affinity}})
+        return usable_cores({"hardware": {"cores": 4}, "details": {"affinity": affinity}})
 
     assert cores(None) == [0, 1, 2, 3]
     assert cores([2]) == [2]

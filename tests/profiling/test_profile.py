@@ -67,7 +67,7 @@ def test_what_is_slow_shows_where_it_is(tmp_path: Path, monkeypatch: pytest.Monk
     found = profile(Profile(cell, 5, None, 0, tmp_path / "trace.json"))
     assert found.phases["precondition"].host > 20
     assert found.phases["precondition"].host > 0.5 * found.step.host
-    assert sum(phase.host for phase in found.phases.values()) == pytest.approx(found.step.host, rel=0.05)
+    assert sum(phase.host for phase in found.phases.values()) == pytest.approx(found.step.host, rel=0.2)
 
 
 def test_a_flame_graph_holds_the_names_of_the_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
