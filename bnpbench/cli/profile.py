@@ -27,11 +27,11 @@ def profile(
         Tool, typer.Option("--with", help="torch: phases, operators, a trace. py-spy: flame graphs.")
     ] = Tool.torch,
     compare: Annotated[str | None, typer.Option(metavar="A,B", help="Methods to set side by side.")] = None,
-    steps: Annotated[int, typer.Option(min=1, help="Steps to look at.")] = 50,
+    steps: Annotated[int, typer.Option(min=1, help="Steps to look at, with torch.")] = 50,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:i.")] = "auto",
     data_dir: Annotated[Path | None, typer.Option(help="Folder of the data sets.")] = None,
     output: Annotated[Path, typer.Option(help="Folder for traces and flame graphs.")] = Path("profile"),
-    format: Annotated[Format, typer.Option(help="Of the tables.")] = Format.markdown,  # noqa: A002
+    format: Annotated[Format, typer.Option(help="Of the tables, with torch.")] = Format.markdown,  # noqa: A002
     allow_plugins: Annotated[
         bool, typer.Option("--allow-plugins", help="Run the Python files that a suite names.")
     ] = False,

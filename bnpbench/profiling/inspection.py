@@ -65,13 +65,10 @@ def profile(
     Raises:
         BnpbenchError: a cell that cannot be run.
     """
-    check_data({cell.settings.dataset.kind for cell in cells}, data_dir, offline=False)
-    refused = ask(Preflight(tuple(cells), data_dir, False), suite.plugins)
+    _check(suite, cells, data_dir)
     found: dict[str, Profiled] = {}
     traces = []
     for cell in cells:
-        if reason := refused[cell.key].not_applicable:
-            raise BnpbenchError(f"{cell.label} at batch size {cell.settings.batch_size} is not applicable: {reason}")
         traces.append(folder / f"{folder_name(cell.label)}-{cell.settings.batch_size}.trace.json")
         request = Profile(cell, steps, data_dir, gpu, traces[-1].absolute())
         found[cell.label] = ask(
@@ -84,29 +81,46 @@ def profile(
 
 
 def sample(suite: Suite, cell: Cell, data_dir: Path | None, gpu: int, folder: Path) -> tuple[list[Path], str | None]:
-    """Flame graphs by py-spy: the files, and why some are missing, if any. Never fails."""
+    """Flame graphs by py-spy: the files, and why some are missing, if any.
+
+    Raises:
+        BnpbenchError: a cell that cannot be run.
+    """
     tool = shutil.which("py-spy") or shutil.which("py-spy", path=str(Path(sys.executable).parent))
     if tool is None:
         return [], "py-spy is not installed; pip install py-spy"
-    made, reason = [], None
+    _check(suite, [cell], data_dir)
+    made, reason = list[Path](), None
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as private:
-        request = Path(private) / "request"
+        request, end = Path(private) / "request", Path(private) / "end"
         pickled = pickle.dumps(Profile(cell, 50, data_dir, gpu, folder))
         request.write_bytes(pickle.dumps((suite.plugins, pickled)))
-        work = [sys.executable, "-m", "bnpbench.profiling.sampled", str(request), str(SECONDS)]
+        work = [sys.executable, "-m", "bnpbench.profiling.sampled", str(request), str(SECONDS), str(end)]
         for format, ending in FORMATS.items():  # noqa: A001 - py-spy's word
             path = folder / f"{folder_name(cell.label)}-{cell.settings.batch_size}.{ending}"
             record = [tool, "record", "--format", format, "--rate", str(RATE), "--output", str(path)]
             native = [[*record, "--native", "--", *work]] if sys.platform == "linux" else []
             for command in [*native, [*record, "--", *work]]:
                 done = subprocess.run(command, capture_output=True, text=True, check=False)
+                told = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
                 if done.returncode == 0 and path.is_file() and path.stat().st_size:
+                    if not end.exists():  # a graph of the start alone
+                        path.unlink()
+                        return made, f"the steps could not be run ({told})"
                     made.append(path)
                     break
-                told = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
                 reason = f"py-spy could not look at the process ({told}); {REMEDY}"
     return made, None if len(made) == len(FORMATS) else reason
+
+
+def _check(suite: Suite, cells: Sequence[Cell], data_dir: Path | None) -> None:
+    """Raises BnpbenchError for a cell that cannot be run."""
+    check_data({cell.settings.dataset.kind for cell in cells}, data_dir, offline=False)
+    found = ask(Preflight(tuple(cells), data_dir, False), suite.plugins)
+    for cell in cells:
+        if reason := found[cell.key].not_applicable:
+            raise BnpbenchError(f"{cell.label} at batch size {cell.settings.batch_size} is not applicable: {reason}")
 
 
 def _phases(found: dict[str, Profiled], note: str) -> Table:

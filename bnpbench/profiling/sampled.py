@@ -1,4 +1,4 @@
-"""A process of steps for a sampling profiler: ``python -m bnpbench.profiling.sampled REQUEST SECONDS``."""
+"""A process of steps for a sampling profiler: ``python -m bnpbench.profiling.sampled REQUEST SECONDS DONE``."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from bnpbench.execution.process import configure
 from bnpbench.profiling.phases import stepping
 
 
-def main(file: Path, seconds: float) -> None:
-    """Run steps for so long. The file is written by ``inspection.sample``, for this process alone."""
+def main(file: Path, seconds: float, done: Path) -> None:
+    """Run steps for so long, then make ``done``. The file is ``inspection.sample``'s, for this process alone."""
     plugins, pickled = pickle.loads(file.read_bytes())
     load(plugins)
     request: Profile = pickle.loads(pickled)
@@ -23,7 +23,8 @@ def main(file: Path, seconds: float) -> None:
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         step()
+    done.touch()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), float(sys.argv[2]))
+    main(Path(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3]))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bnpbench import BNP, load_suite
+from bnpbench.errors import BnpbenchError
 from bnpbench.execution.messages import Profile
 from bnpbench.profiling import inspection
 from bnpbench.profiling.phases import profile
@@ -81,6 +82,21 @@ def test_a_flame_graph_holds_the_names_of_the_method(tmp_path: Path, monkeypatch
     flames = (tmp_path / "flames" / "bnp-64.svg").read_text()
     assert "precondition" in flames
     assert "bnpbench/bnp/" in flames
+
+
+def test_there_is_no_flame_graph_of_a_cell_that_cannot_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = load_suite(suite(tmp_path, SUITE, "small.toml"))
+    (cell,) = loaded.cells(device="cpu", threads=1, only=["method=bn", "batch_size=1"], seeds=1)
+    with pytest.raises(BnpbenchError, match="bn at batch size 1 is not applicable"):
+        inspection.sample(loaded, cell, None, 0, tmp_path)
+    tool = tmp_path / "py-spy"  # draws what it saw, whatever becomes of the process
+    tool.write_text('#!/bin/sh\nwhile [ "$1" != --output ]; do shift; done\necho graph > "$2"\necho died >&2\n')
+    tool.chmod(0o755)
+    monkeypatch.setattr(inspection.shutil, "which", lambda *arguments, **options: str(tool))
+    monkeypatch.setattr(inspection, "_check", lambda *arguments: None)
+    files, reason = inspection.sample(loaded, cell, None, 0, tmp_path)
+    assert (files, reason) == ([], "the steps could not be run (died)")
+    assert not list(tmp_path.glob("*.svg"))
 
 
 def test_without_the_tool_the_reason_is_told_and_nothing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
