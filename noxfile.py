@@ -18,7 +18,7 @@ nox.options.sessions = ["lint", "types", "tests", "regression"]
 
 BIN = Path(sys.executable).parent
 BASELINE = Path("reports/baseline")
-PARALLEL = ["-n", "auto", "--maxprocesses", "4", "--dist", "loadfile"]
+PARALLEL = ["-n", "auto", "--maxprocesses", "4", "--dist", "loadfile", "--no-loadscope-reorder"]
 # Two runs of unchanged code differed by up to 12 % in a ratio to vanilla on a shared two-core machine, their 95 %
 # intervals by +-8 %; none of 12 lay above 1. So an interval wholly above 1.1 has another cause.
 MAX_SLOWDOWN = "10%"
