@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,16 @@ def load(tmp_path: Path) -> Load:
 
 
 @pytest.fixture
-def refuse(tmp_path: Path) -> Refuse:
+def own_recursion_limit() -> Iterator[None]:
+    """The interpreter's: torch's compiler raises it, and how deep a text may be nested depends on it."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(1000)
+    yield
+    sys.setrecursionlimit(before)
+
+
+@pytest.fixture
+def refuse(tmp_path: Path, own_recursion_limit: None) -> Refuse:
     """The error that a text is refused with."""
 
     def refuse(text: str | bytes) -> SuiteError:
