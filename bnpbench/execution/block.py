@@ -179,7 +179,8 @@ class BlockRun:
         assert trainer is not None
         with member.memory.turn():
             row = trainer.epoch()
-        member.throttled = machine.throttled(self.device) or member.throttled
+        if (throttled := machine.throttled(self.device)) is not None:
+            member.throttled = throttled or bool(member.throttled)
         self.turn += 1
         row |= {"key": member.cell.key, "block": self.request.block.id, "turn": self.turn if self.interleaved else None}
         member.rows.append(row)
