@@ -71,10 +71,8 @@ def pool_statistics(means: Tensor, variances: Tensor, rows: Sequence[int] | Tens
     Returns:
         Mean and population variance, both (n,). Nothing cancels: only differences of means are squared.
     """
-    if isinstance(rows, Tensor):
-        counts = rows.to(means.dtype)
-    else:  # filled on the device: a copy from the host cannot be captured
-        counts = torch.cat([means.new_full((1,), count) for count in rows])
+    # The host's are filled in on the device: a copy cannot be captured.
+    counts = (rows if isinstance(rows, Tensor) else torch.cat([means.new_full((1,), n) for n in rows])).to(means.dtype)
     shares = (counts / counts.sum()).unsqueeze(1)
     mean = (shares * means).sum(0)
     return mean, (shares * (variances + (means - mean).square())).sum(0)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from bnpbench.bnp.hook import input_of
 from bnpbench.bnp.preconditioner import BNP
 
 
@@ -104,7 +105,7 @@ def tracked_shapes(bnp: BNP, model: nn.Module, example: Tensor) -> list[LayerSha
 
     def recorder(name: str) -> Any:
         def record(module: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor) -> None:
-            calls.setdefault(name, []).append(_rows(module, args[0] if args else kwargs["input"], output))
+            calls.setdefault(name, []).append(_rows(module, input_of(args, kwargs), output))
 
         return record
 

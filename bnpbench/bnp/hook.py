@@ -19,7 +19,7 @@ class ForwardHook:
     def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
         if not (module.training and output.requires_grad):
             return
-        inputs = args[0] if args else kwargs["input"]
+        inputs = input_of(args, kwargs)
         if torch.compiler.is_dynamo_compiling():
             self.layer.observe_compiled(inputs, output)
         elif self.layer.weight.requires_grad:
@@ -30,6 +30,12 @@ class ForwardHook:
 
     def __reduce__(self) -> tuple[type[Inert], tuple[()]]:
         return Inert, ()
+
+
+def input_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    """What a Linear or Conv was called with, by position or by name."""
+    inputs: Tensor = args[0] if args else kwargs["input"]
+    return inputs
 
 
 class Inert:

@@ -51,9 +51,9 @@ def _costs(settings: Settings, root: Path, name: str) -> Costs:
     try:
         shape = datasets.describe(settings.dataset, root)
         return costs(settings, networks.reads(settings.network, shape.input), shape.classes)
+    except BnpbenchError:
+        raise
     except Exception as error:
-        if isinstance(error, BnpbenchError):
-            raise
         if settings.plugins:
             return Costs(Columns())  # the cell will meet that error too, and end with its message
         reason = f"{type(error).__name__}: {error}"

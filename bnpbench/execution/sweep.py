@@ -6,55 +6,25 @@ import contextlib
 import time
 from collections import Counter, deque
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from bnpbench.errors import BnpbenchError, WorkersLost
 from bnpbench.execution.columns import identity
-from bnpbench.execution.executor import Executor, Run, Worker
+from bnpbench.execution.executor import Executor
 from bnpbench.execution.interruption import uninterrupted
+from bnpbench.execution.job import Job, Row
 from bnpbench.execution.messages import Done, Epoch, Finished, Refused, RunBlock
 from bnpbench.execution.options import Options, Outcome
 from bnpbench.execution.progress import Progress
 from bnpbench.execution.stores import Stores
 from bnpbench.report.statistics import outliers
-from bnpbench.results import FINISHED, Store
+from bnpbench.results import FINISHED
 from bnpbench.suite import Block, Cell
 
 BUSY_SECONDS = 0.5  # between looks at a block that another run is measuring
 LONELY_SECONDS = 60.0  # that a cluster without a worker may take to get one
-PARTIAL_SECONDS = 1.0  # of epochs that need not be on the disk yet
-PARTIAL_SHARE = 0.05  # of the time that writing them again and again may take
 LOSSES = 3  # of its worker, and a block is given up: it may be what takes the machine down
-Row = dict[str, Any]
-
-
-@dataclass
-class Job:
-    """A block being measured.
-
-    Attributes:
-        pieces: groups of members still to run, each in a process of its own: the whole block at first, then, if
-            that process died, its members one by one.
-        store: of the worker's environment.
-        release: gives the block's lock back.
-        unwritten_until: the epochs so far are not written again before.
-    """
-
-    block: Block
-    worker: Worker
-    store: Store
-    release: contextlib.ExitStack
-    pieces: deque[tuple[Cell, ...]]
-    run: Run | None = None
-    piece: tuple[Cell, ...] = ()
-    deadline: float | None = None
-    unwritten_until: float = 0.0
-    epochs: dict[str, list[Row]] = field(default_factory=dict)
-    steps: dict[str, list[Row]] = field(default_factory=dict)
-    records: dict[str, Row] = field(default_factory=dict)
-    answered: bool = False
 
 
 class Sweep:
@@ -200,7 +170,7 @@ class Sweep:
                 rows = job.epochs.setdefault(key, [])
                 rows[row["epoch"] - 1 :] = [row]  # told again where a rank died and all went back to a checkpoint
                 if len(job.block.cells) == 1 and row["epoch"] != job.block.cells[0].settings.epochs:  # else all follow
-                    self._keep(job, key, rows)
+                    job.keep(key)
                 self.progress.epoch(job.block, key, row)
             case Finished(key, row, steps):
                 job.records[key], job.steps[key] = {**row, **self.provenance, "worker": job.worker.name}, steps
@@ -208,14 +178,6 @@ class Sweep:
                 job.answered = True
             case Refused(error):
                 raise error
-
-    def _keep(self, job: Job, key: str, rows: list[Row]) -> None:
-        """Write the epochs so far of a long cell, all of them each time: seldom enough to stay cheap."""
-        begin = time.monotonic()
-        if begin >= job.unwritten_until:
-            job.store.write_partial(key, rows)
-            took = time.monotonic() - begin
-            job.unwritten_until = begin + max(PARTIAL_SECONDS, took / PARTIAL_SHARE)
 
     def _died(self, job: Job, status: str, message: str) -> None:
         """The process of a piece is gone: a cell alone gets the status, a group runs again one by one."""

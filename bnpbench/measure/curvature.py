@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from bnpbench.bnp.hook import input_of
 from bnpbench.errors import BnpbenchError, NotApplicable
 
 Weighted = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
@@ -79,7 +80,7 @@ def look(model: nn.Module, images: Tensor, layer: str, neuron: int) -> View:
 
     def cut(_: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor) -> Tensor:
         leaf = output.detach().requires_grad_()
-        seen.append(((args[0] if args else kwargs["input"]).detach(), leaf))
+        seen.append((input_of(args, kwargs).detach(), leaf))
         return leaf.clone()  # what follows may write into it
 
     handle = module.register_forward_hook(cut, with_kwargs=True)

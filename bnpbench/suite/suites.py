@@ -99,11 +99,13 @@ class Suite:
         count = 1 if self.select else seeds
         auto = {"device": device, "threads": threads}
         role: Role = "trial" if self.select else "final"
-        every = _unique(_resolved(row, auto, role, epochs) for row in self._rows if only or count is None)
-        _check_only(every, only)
-        if count is not None:
-            every = _unique(_resolved(row, auto, role, epochs) for row in self._rows if row.seed_rank < count)
-        return _only(every, only)
+        rows = [row for row in self._rows if only or count is None or row.seed_rank < count]
+        cells = [_resolved(row, auto, role, epochs) for row in rows]
+        if not only:
+            return _unique(cells)
+        _check_only(_unique(cells), only)
+        counted = (cell for row, cell in zip(rows, cells, strict=True) if count is None or row.seed_rank < count)
+        return _only(_unique(counted), only)
 
     def finals(
         self,

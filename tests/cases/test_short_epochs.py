@@ -10,22 +10,12 @@ from typing import Any
 import pytest
 
 from bnpbench import load_suite, run_suite
-from bnpbench.execution.sweep import PARTIAL_SECONDS
+from bnpbench.execution.job import PARTIAL_SECONDS
 from bnpbench.results import Store
-from tests.command import suite
+from tests.command import SUITE, suite
 
 EPOCHS = 300
-SHORT = f"""
-name = "short"
-[train]
-dataset = {{ kind = "synthetic", shape = [12], train = 10, test = 5, classes = 4 }}
-network = {{ kind = "fc", hidden = [9] }}
-optimizer = {{ kind = "sgd", lr = 0.1 }}
-method = "vanilla"
-batch_size = 10
-epochs = {EPOCHS}
-threads = 1
-"""
+SHORT = SUITE.replace("train = 203", "train = 10").replace("epochs = 2", f"epochs = {EPOCHS}")
 
 
 def test_the_epochs_so_far_are_written_once_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +28,7 @@ def test_the_epochs_so_far_are_written_once_a_second(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(Store, "write_partial", noted)
     begin = time.monotonic()
-    results = run_suite(load_suite(suite(tmp_path, SHORT)), tmp_path / "out")
+    results = run_suite(load_suite(suite(tmp_path, SHORT)), tmp_path / "out", only=("method=vanilla",), seeds=1)
     assert 1 <= len(lengths) <= 1 + (time.monotonic() - begin) / PARTIAL_SECONDS
     assert lengths == sorted(set(lengths))
     assert list(results.epochs.epoch) == list(range(1, EPOCHS + 1))

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from bnpbench.errors import DeviceError
 from bnpbench.execution.cluster.connection import Node
 from bnpbench.execution.cluster.host import Description
-from bnpbench.execution.executor import Worker
+from bnpbench.execution.executor import Worker, usable_cores
 from bnpbench.suite import Suite
 
 
@@ -52,7 +52,7 @@ class Member:
     def cores(self) -> int:
         """How many it has to itself."""
         own = self.worker.cores
-        return int(self.worker.environment["hardware"]["cores"]) if own is None else len(own)
+        return len(usable_cores(self.worker.environment) if own is None else own)
 
 
 def device_of(asked: str, suite: Suite, nodes: Sequence[Node]) -> Literal["cpu", "cuda"]:
