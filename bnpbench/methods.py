@@ -80,6 +80,7 @@ def normalization(options: MethodOptions, devices: int = 1) -> Normalization:
         position=method.position or getattr(options, "position", "post"),
         maker=partial(layer, options),
         conv_bias=method.preconditioned,
+        input=getattr(options, "input", False),
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -10,13 +12,17 @@ from torch import Tensor
 from bnpbench.errors import DataError
 
 LIMIT_SEED = 20220131  # of the order that train_limit takes the first of: one for all runs
+CHUNK = 5000  # examples that are widened to float64 at once
+
+Over = Literal["none", "channel", "pixel"]
+"""Over what a mean is taken: nothing, each channel's values, each single value's."""
 
 
 @dataclass(frozen=True)
 class Data:
     """The tensors of a data set: examples (n, *shape) in float32, labels (n,) in int64.
 
-    Images have values in [0, 1]; ``synthetic`` has what its distribution gives.
+    Images have values in [0, 1] before they are standardized; ``synthetic`` has what its distribution gives.
     """
 
     train_x: Tensor
@@ -83,3 +89,43 @@ def split(
     if not len(held_out):
         return Data(train_x[kept], train_y[kept], test_x, test_y)
     return Data(train_x[kept], train_y[kept], test_x, test_y, train_x[held_out], train_y[held_out])
+
+
+def standardized(data: Data, mean: Over, std: Over) -> Data:
+    """The data set less its mean and over its standard deviation, in place.
+
+    Both are of the examples trained on, in float64, and serve the test and validation examples too. ``"pixel"`` takes
+    them of each value of an example (He et al. 2015), ``"channel"`` of all values of a channel. What does not vary is
+    not divided.
+
+    Args:
+        data: examples (n, channels, ...), changed.
+        mean, std: over what each is taken; ``"none"`` leaves it away.
+    """
+    everything = [x for x in (data.train_x, data.test_x, data.validation_x) if x is not None]
+    if mean != "none":
+        center = _mean(data.train_x, mean, _zero(data.train_x, mean)).float()
+        for x in everything:
+            x.sub_(center)
+    if std != "none":
+        away = _mean(data.train_x, std, _zero(data.train_x, std))
+        deviation = _mean(data.train_x, std, away, power=2).sqrt().float()
+        for x in everything:
+            x.div_(torch.where(deviation > 0, deviation, 1))
+    return data
+
+
+def _mean(x: Tensor, over: Over, center: Tensor, power: int = 1) -> Tensor:
+    """The mean of (x - center)^power as (1, ...), in float64."""
+    dims = [0] if over == "pixel" else [0, *range(2, x.ndim)]
+    total = sum((part.sub(center).pow_(power).sum(dims, keepdim=True) for part in _widened(x)), torch.zeros(()))
+    return total * (center.numel() / x.numel())
+
+
+def _widened(x: Tensor) -> Iterator[Tensor]:
+    return (part.double() for part in x.split(CHUNK))
+
+
+def _zero(x: Tensor, over: Over) -> Tensor:
+    shape = x.shape[1:] if over == "pixel" else (x.shape[1], *[1] * (x.ndim - 2))
+    return x.new_zeros(1, *shape, dtype=torch.float64)

@@ -10,9 +10,9 @@ from typing import Any
 from torch import Tensor
 
 from bnpbench.datasets import files, generated, imagefolder, storage, stored
-from bnpbench.datasets.splits import Data, split
+from bnpbench.datasets.splits import Data, split, standardized
 from bnpbench.errors import DataError
-from bnpbench.suite.vocabulary import DatasetOptions, ImageNet, Synthetic
+from bnpbench.suite.vocabulary import DatasetOptions, ImageNet, StoredData, Synthetic
 
 Tensors = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -96,7 +96,8 @@ def load(
     read = DATASETS[options.kind].load
     if read is None:
         raise DataError(f"the data set {options.kind!r} is not kept in memory but streamed")
-    return split(*read(options, storage.root(root)), train_limit=train_limit, validation=validation, seed=seed)
+    data = split(*read(options, storage.root(root)), train_limit=train_limit, validation=validation, seed=seed)
+    return standardized(data, options.mean, options.std) if isinstance(options, StoredData) else data
 
 
 def missing(options: DatasetOptions, root: Path) -> str | None:

@@ -22,11 +22,13 @@ class Normalization:
         maker: makes the layer for ``features`` channels, ``spatial_dims`` dimensions behind them
             (0: rows of features) and ``site``, the name of the layer that it follows; None: nothing is put there.
         conv_bias: whether the convolutions of a residual network get a bias, which they lack under BN.
+        input: whether one stands before the first layer, too.
     """
 
     position: Literal["post", "pre"] | None = None
     maker: Maker | None = None
     conv_bias: bool = True
+    input: bool = False
 
     def make(self, features: int, spatial_dims: int, site: str) -> nn.Module:
         """The normalization behind the layer ``site``; the identity where the method has none.

@@ -15,6 +15,9 @@ class Columns:
         flops_method_predicted: by the published formula, where there is one.
         flops_method_counted: by running the plain algorithm under the counter, where there is one.
         flops_method_executed: an eager step with the method minus the same step without it.
+        flops_method_products: of what is counted and executed, the matrix products of the network's own layers that
+            only this method asks for: to train a scale and shift of the input takes the gradient of what the first
+            layer reads.
         operators_per_step: aten operators that an eager step dispatches.
         bnp_form: where BNP is computed in its lean form: ``plain`` (nowhere), ``lean`` or ``lean: <layers>``.
         bytes_per_step: least traffic with the memory: each parameter, gradient, moment of the optimizer and running
@@ -28,6 +31,7 @@ class Columns:
     flops_method_predicted: int | None = None
     flops_method_counted: int | None = None
     flops_method_executed: int | None = None
+    flops_method_products: int | None = None
     operators_per_step: int | None = None
     bnp_form: str | None = None
     bytes_per_step: int | None = None

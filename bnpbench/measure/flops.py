@@ -35,10 +35,13 @@ def count_plain_bnp(shape: LayerShape) -> int:
     return flops.total * shape.groups  # each group is a layer of its own
 
 
-def count_plain_bn(n: int, rows: int) -> int:
-    """Operations of a plain BN on n features, forward and, by autograd, backward: 7nN + 19nN and some n."""
+def count_plain_bn(n: int, rows: int, passes_on: bool = True) -> int:
+    """Operations of a plain BN on n features, forward and, by autograd, backward: 7nN + 19nN and some n.
+
+    On the network's input, which asks for no gradient (``passes_on`` false), the backward pass is 3nN.
+    """
     with torch.device("meta"), FlopCount() as flops:
-        _plain_bn(n, rows)
+        _plain_bn(n, rows, passes_on)
     return flops.total
 
 
@@ -118,9 +121,9 @@ def _plain_bnp(rows: int, n: int, n_out: int, taps: int, bias: bool) -> None:
         g_w = g_w - g_w.mv(mean_over_taps)[:, None] * direction.repeat(taps)
 
 
-def _plain_bn(n: int, rows: int) -> None:
+def _plain_bn(n: int, rows: int, passes_on: bool) -> None:
     """BN as its definition reads, and its backward as autograd derives it."""
-    x = torch.empty(rows, n, requires_grad=True)
+    x = torch.empty(rows, n, requires_grad=passes_on)
     gamma, beta = torch.ones(n, requires_grad=True), torch.zeros(n, requires_grad=True)
     centred = x - x.mean(0)
     variance = (centred * centred).mean(0)

@@ -7,6 +7,7 @@ table; adding a network is one entry.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from math import prod
 from typing import Any
@@ -34,10 +35,19 @@ def build(
 ) -> nn.Module:
     """The network of ``options`` for examples of ``input_shape`` (one example's, without N).
 
+    Where the input is normalized, that layer is called ``input_norm``; the others keep their names in a sequential
+    network, and stand under ``network`` in any other.
+
     Raises:
         SuiteError: the network does not fit the examples, or the normalization a layer.
     """
-    return NETWORKS[options.kind](options, normalization, input_shape, classes)
+    network = NETWORKS[options.kind](options, normalization, input_shape, classes)
+    if not normalization.input:
+        return network
+    features, *positions = reads(options, input_shape)
+    first = normalization.make(features, len(positions), "the input")
+    layers = network.named_children() if isinstance(network, nn.Sequential) else [("network", network)]
+    return nn.Sequential(OrderedDict([("input_norm", first), *layers]))
 
 
 def reads(options: NetworkOptions, input_shape: tuple[int, ...]) -> tuple[int, ...]:

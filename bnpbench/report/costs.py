@@ -15,14 +15,15 @@ _COLUMNS = {
     "flops_method_predicted": ("method, predicted", "no formula"),
     "flops_method_counted": ("method, counted", "not counted"),
     "flops_method_executed": ("method, executed", "not counted"),
+    "flops_method_products": ("products of these", "not counted"),
     "operators_per_step": ("operators", "not counted"),
     "kernels_per_step": ("kernels", "not counted"),
 }
 
 
 def costs(view: View, groups: Sequence[Group]) -> Section:
-    """One table for each group; columns that no cell of the suite has are left out."""
-    there = [name for name in _COLUMNS if any(cell.row.get(name) is not None for cell in view.cells)]
+    """One table for each group; columns that are null or 0 in every cell of the suite are left out."""
+    there = [name for name in _COLUMNS if any(cell.row.get(name) for cell in view.cells)]
     forms = any(cell.row.get("bnp_form") is not None for cell in view.cells)
     return Section("FLOPs per step", tables=tuple(_table(group, there, forms) for group in groups))
 
@@ -39,7 +40,8 @@ def _table(group: Group, names: Sequence[str], forms: bool) -> Table:
     columns = ("method", "N", *(_COLUMNS[name][0] for name in names), *(["form of BNP"] if forms else []))
     note = (
         "Counts, the same in every run. Predicted by the paper's formula; counted on the plain algorithm; executed by "
-        "the cell's eager step. A multiply-add is 2."
+        "the cell's eager step. A multiply-add is 2. Products of these: to train a scale and shift of the input takes "
+        "the gradient of what the first layer reads, which nothing else asks for."
     )
     return Table(group.title, columns, tuple(rows), (note,), tuple(records))
 

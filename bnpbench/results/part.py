@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bnpbench.results.schema import SCHEMA_VERSION
+from bnpbench.results.schema import LATER, SCHEMA_VERSION
 
 PART_BYTES = 64 * 2**20
 COMPACTED_BYTES = 4 * 2**30
@@ -83,7 +83,7 @@ def read_json(path: Path, limit: int = PART_BYTES) -> dict[str, Any]:
 
 
 def read_part(path: Path, schema: pa.Schema, *, compacted: bool = False) -> tuple[pa.Table, dict[str, str]]:
-    """Reads a part that must have exactly ``schema``.
+    """Reads a part that must have exactly ``schema``, but for columns that came later: they are null in older parts.
 
     Args:
         path: the file.
@@ -112,6 +112,9 @@ def read_part(path: Path, schema: pa.Schema, *, compacted: bool = False) -> tupl
         raise DamagedError(f"not readable as Parquet: {_short(error)}") from None
     if table.num_rows != rows:
         raise DamagedError(f"the footer promises {rows} rows, the pages hold {table.num_rows}")
+    for place, field in enumerate(schema):
+        if field.name not in table.schema.names:
+            table = table.add_column(place, field, pa.nulls(rows, field.type))
     return table.replace_schema_metadata(None), metadata
 
 
@@ -171,7 +174,8 @@ def _check_file(path: Path, limit: int) -> int:
 
 def _check_footer(file: pq.ParquetFile, schema: pa.Schema, size: int, compacted: bool) -> dict[str, str]:
     footer = file.metadata
-    if footer.num_columns != len(schema) or not file.schema_arrow.equals(schema):
+    known = pa.schema([f for f in schema if f.name not in LATER or f.name in file.schema_arrow.names])
+    if footer.num_columns != len(known) or not file.schema_arrow.equals(known):
         raise DamagedError(f"columns differ from schema {SCHEMA_VERSION}: {_difference(file.schema_arrow, schema)}")
     metadata = _text(footer.metadata)
     if metadata.get("schema_version") != str(SCHEMA_VERSION):
@@ -193,7 +197,8 @@ def _check_footer(file: pq.ParquetFile, schema: pa.Schema, size: int, compacted:
 
 def _read_dictionaries(path: Path, schema: pa.Schema) -> pa.Table:
     """Strings as dictionaries first: their decoded size is known before it is spent."""
-    names = [field.name for field in schema if pa.types.is_string(field.type)]
+    strings = {field.name for field in schema if pa.types.is_string(field.type)}
+    names = sorted(strings.intersection(pq.read_schema(path).names))
     table = pq.ParquetFile(path, read_dictionary=names, page_checksum_verification=True).read(use_threads=False)
     decoded = 0
     for name in names:
@@ -202,7 +207,7 @@ def _read_dictionaries(path: Path, schema: pa.Schema) -> pa.Table:
             decoded += pc.sum(pc.binary_length(chunk.dictionary).take(chunk.indices)).as_py() or 0
     if decoded > _DECODED_BYTES:
         raise DamagedError(f"its texts unpack to {decoded} bytes, more than the {_DECODED_BYTES} that are read")
-    return table.cast(schema)
+    return table.cast(pa.schema([schema.field(name) for name in table.schema.names]))
 
 
 def _difference(found: pa.Schema, expected: pa.Schema) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 SCHEMA_VERSION = 1
+LATER = frozenset({"flops_method_products"})  # columns that the first parts of this version were written without
 
 FINISHED = frozenset({"ok", "diverged", "not-applicable"})  # the next run leaves these alone
 STATUSES = FINISHED | {"oom", "timeout", "crashed", "interrupted", "error"}
@@ -67,6 +68,7 @@ CELLS = _schema(
     flops_method_predicted=_INT,
     flops_method_counted=_INT,
     flops_method_executed=_INT,
+    flops_method_products=_INT,  # of the counted and the executed ones
     bytes_per_step=_INT,
     operators_per_step=_INT,  # aten, any device
     kernels_per_step=_INT,  # CUDA

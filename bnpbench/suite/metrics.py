@@ -27,6 +27,7 @@ CELLS = frozenset(
         "flops_method_predicted",
         "flops_method_counted",
         "flops_method_executed",
+        "flops_method_products",
         "bytes_per_step",
         "operators_per_step",
         "kernels_per_step",

@@ -46,18 +46,30 @@ class Vanilla(Labelled):
 
 
 class _BatchStatistics(Labelled):
-    """Epsilon and momentum default to TensorFlow's, which the paper's FC and CNN runs used."""
+    """Epsilon and momentum default to TensorFlow's, which the paper's FC and CNN runs used.
+
+    ``input``: whether the network's input is normalized too, as the paper's equation (2) with h⁰ = x reads.
+    """
 
     eps: PositiveFloat = 1e-3
     momentum: Annotated[float, Field(gt=0, le=1)] = 0.01
+    input: bool = False  # each feature of x, each channel of images
 
 
 class BatchNorm(_BatchStatistics):
     """Batch normalization after the activation (``bn``) or before it (``bn-pre``)."""
 
     kind: Literal["bn", "bn-pre"]
-    inference: Literal["running", "averaged"] = "running"
+    # by running values; by the average of all mini-batch statistics since the first step; by the statistics of the
+    # network as it stands, averaged over the training batches (Algorithm 2 of Ioffe and Szegedy 2015)
+    inference: Literal["running", "averaged", "frozen"] = "running"
     sync: bool = True  # on several devices, statistics over all of them; false: each takes its own
+
+    @model_validator(mode="after")
+    def _input_of_a_layer(self) -> Self:
+        if self.input and self.kind == "bn-pre":
+            raise ValueError("bn-pre stands between a layer and its activation and normalizes no layer's input; take bn")
+        return self
 
 
 class Renorm(_BatchStatistics):
@@ -183,10 +195,15 @@ NetworkOptions = Annotated[
 # --- data -----------------------------------------------------------------------------------
 
 
+Over = Literal["none", "channel", "pixel"]
+
+
 class StoredData(Options):
-    """A data set of fixed content."""
+    """A data set of fixed content; its values are in [0, 1] before ``mean`` is taken off and ``std`` divided by."""
 
     kind: Literal["digits", "mnist", "fashion-mnist", "cifar10", "cifar100"]
+    mean: Over = "none"  # of the training examples: of each channel, or of each value of an image (He et al. 2015)
+    std: Over = "none"
 
 
 class Synthetic(Options):

@@ -47,13 +47,17 @@ def costs(settings: Settings, input_shape: tuple[int, ...], classes: int) -> Cos
     products, without = _plain(settings.model_copy(update={"method": _VANILLA}), input_shape, classes)
     if reason is not None:
         return Costs(Columns(parameters, products), reason)
+    added = _products(_step(settings, model, input_shape, classes, preconditioned=False), settings.batch_size) - products
     predicted_flops, counted = _published(settings, model, input_shape)
+    counted = None if counted is None else counted + added
     step = _step(settings, model, input_shape, classes)
     with_method, operators = _executed(step, shares)
     kept, casts = _kept(settings, shares, input_shape, classes)
     traffic = _bytes(step, shares) + 2 * kept
     executed, form = with_method - without, _form(step.bnp)
-    return Costs(Columns(parameters, products, predicted_flops, counted, executed, operators + casts, form, traffic))
+    return Costs(
+        Columns(parameters, products, predicted_flops, counted, executed, added, operators + casts, form, traffic)
+    )
 
 
 def _shares(settings: Settings) -> Counter[int]:
@@ -82,15 +86,17 @@ def _model(settings: Settings, input_shape: tuple[int, ...], classes: int) -> nn
         return methods.build_model(settings, input_shape, classes, torch.Generator("cpu")).train()
 
 
-def _step(settings: Settings, model: nn.Module, input_shape: tuple[int, ...], classes: int) -> Step:
-    """A step on as many examples as a batch holds, all of it on ``meta``."""
+def _step(
+    settings: Settings, model: nn.Module, input_shape: tuple[int, ...], classes: int, preconditioned: bool = True
+) -> Step:
+    """A step on as many examples as a batch holds, all of it on ``meta``; the method's preconditioner can be left out."""
     examples = settings.batch_size
     step = Step(
         model,
         torch.empty(examples, dtype=torch.int64, device=META),
         build_optimizer(settings, model),
         images=torch.empty(examples, *input_shape, device=META),
-        bnp=methods.preconditioner(settings, model),
+        bnp=methods.preconditioner(settings, model) if preconditioned else None,
         penalty=methods.penalty(settings, model),
         augment=settings.augment != "none",
     )
@@ -208,23 +214,23 @@ def _published(settings: Settings, model: nn.Module, input_shape: tuple[int, ...
             return sum(map(predicted, shapes)), sum(map(count_plain_bnp, shapes))
         case BatchNorm():
             sizes = _batch_norm_sizes(model, batch)
-            return sum(bn_flops(n, rows) for n, rows in sizes), sum(count_plain_bn(n, rows) for n, rows in sizes)
+            predicted_flops = sum(bn_flops(n, rows) for n, rows, _ in sizes)
+            return predicted_flops, sum(count_plain_bn(n, rows, passes_on=passes) for n, rows, passes in sizes)
         case _:
             return None, None
 
 
-def _batch_norm_sizes(model: nn.Module, batch: Tensor) -> list[tuple[int, int]]:
-    """Features and rows of each batch normalization in one pass."""
-    sizes: list[tuple[int, int]] = []
+def _batch_norm_sizes(model: nn.Module, batch: Tensor) -> list[tuple[int, int, bool]]:
+    """Features and rows of each batch normalization in one pass, and whether it passes a gradient on."""
+    sizes: list[tuple[int, int, bool]] = []
 
     def note(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         features = inputs[0].shape[1]
-        sizes.append((features, inputs[0].numel() // features))
+        sizes.append((features, inputs[0].numel() // features, inputs[0].requires_grad))
 
     layers = [m for m in model.modules() if isinstance(m, _BatchNorm)]
     hooks = [layer.register_forward_hook(note) for layer in layers]
-    with torch.no_grad():
-        model(batch)
+    model(batch)
     for hook in hooks:
         hook.remove()
     return sizes

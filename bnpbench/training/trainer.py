@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim.swa_utils import update_bn
 
 from bnpbench import methods
 from bnpbench.measure import machine
@@ -141,6 +142,9 @@ class Trainer:
 
     def _scores(self) -> Row:
         """What the first rank finds on the test and validation sets: it alone has the statistics that count."""
+        if getattr(self.settings.method, "inference", None) == "frozen":
+            with self.autocast:
+                update_bn(self._training_images(), self.model)
         found, held_out = [math.nan] * 3, self.examples.validation()
         if self.group.rank == 0:
             with self.autocast:
@@ -150,6 +154,18 @@ class Trainer:
         loss, accuracy, held_out_accuracy = self.group.told_by_first(*found)
         row = {"test_loss": loss, "test_accuracy": accuracy}
         return row if held_out is None else {**row, "validation_accuracy": held_out_accuracy}
+
+    def _training_images(self) -> Iterator[Tensor]:
+        """Batches as in training, in an order of their own, the same after every epoch.
+
+        ``update_bn`` puts into running values the average of their statistics in the network as it stands: Algorithm 2
+        of Ioffe and Szegedy 2015. In training nothing reads these values.
+        """
+        batch, seed = self.settings.batch_size, seed_for(self.settings.seed, "frozen statistics")
+        order = torch.randperm(len(self.examples.labels), generator=torch.Generator().manual_seed(seed))
+        whole = order[: self.steps * batch]
+        for index, *streamed in self.examples.training(whole, batch, seed, self.group.share(batch)):
+            yield self.step.data(index, *(streamed or (None, None)))[0]
 
     def _energy_meter(self) -> Callable[[], float]:
         """Joules of this rank's device so far, NaN where nobody tells; the CPU's are of all ranks, and the first's."""
