@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import mean
 from typing import Any
 
 from bnpbench.report.cells import Place, published
@@ -37,22 +38,27 @@ def _table(view: View, group: Group, over: str, by: str) -> Table:
         for method in group.methods:
             if cells := group.at(method, batch_size):
                 place = Place(f"best {over}", group.title, method, batch_size)
-                found = {repr(setting(cell.settings, over)): cell for cell in cells}
+                found: dict[str, list[Cell]] = {}
+                for cell in cells:
+                    found.setdefault(repr(setting(cell.settings, over)), []).append(cell)
                 texts, record = _row(view, place, values, found, by)
                 reference = published(view, cells, over) or dash()
-                each = [_score_told(view, found.get(name), by) for name in values]
+                each = [_score_told(view, found.get(name, []), by) for name in values]
                 rows.append((method, str(batch_size), texts[0], reference, texts[1], *each))
                 records.append(record)
-    note = f"Last {by} of one seed at each {over}; the best is trained on the whole training set for the tables below."
+    seeds = len({cell.seed for cell in group.cells})
+    of_seeds = "of one seed" if seeds == 1 else f"(mean of {seeds} seeds)"
+    note = f"Last {by} {of_seeds} at each {over}; the best is trained on the whole training set for the tables below."
     return Table(group.title, columns, tuple(rows), (note,), tuple(records))
 
 
 def _row(
-    view: View, place: Place, values: _Values, cells: Mapping[str, Cell], by: str
+    view: View, place: Place, values: _Values, trials: Mapping[str, Sequence[Cell]], by: str
 ) -> tuple[tuple[str, str], Record]:
-    scores = {name: score for name, cell in cells.items() if (score := _score(view, cell, by)) is not None}
+    scores = {name: score for name, cells in trials.items() if (score := _score(view, cells, by)) is not None}
     if not scores:
-        text, record = place.empty(place.table, ", ".join(dict.fromkeys(cell.status for cell in cells.values())))
+        statuses = dict.fromkeys(cell.status for cells in trials.values() for cell in cells)
+        text, record = place.empty(place.table, ", ".join(statuses))
         return (text, dash()), record
     best = max(scores, key=lambda name: scores[name])
     good = [name for name in scores if name == best or scores[name] >= scores[best] - FLAT]
@@ -68,17 +74,17 @@ def _row(
     return (told(values[best]), flat), record
 
 
-def _score_told(view: View, cell: Cell | None, by: str) -> str:
-    if cell is None:
-        return dash()
-    score = _score(view, cell, by)
-    return dash(cell.status) if score is None else fixed(score, 4)
+def _score_told(view: View, cells: Sequence[Cell], by: str) -> str:
+    score = _score(view, cells, by)
+    if score is not None:
+        return fixed(score, 4)
+    return dash(", ".join(dict.fromkeys(cell.status for cell in cells if not cell.ok)))
 
 
-def _score(view: View, cell: Cell, by: str) -> float | None:
-    """The last value of a trial that ended well."""
-    series = view.series(cell, by) if cell.ok else {}
-    return series[max(series)] if series else None
+def _score(view: View, cells: Sequence[Cell], by: str) -> float | None:
+    """The mean of the last values of a value's trials; None unless all of them ended well."""
+    series = [view.series(cell, by) if cell.ok else {} for cell in cells]
+    return mean(one[max(one)] for one in series) if series and all(series) else None
 
 
 def _ordered(values: Iterable[Any]) -> _Values:

@@ -60,6 +60,7 @@ class Select(Options):
 
     over: str
     by: Literal["validation_accuracy"] = "validation_accuracy"
+    seeds: Positive = 1  # each value is tried on the first so many; the best mean is chosen
 
 
 class Probe(Options):

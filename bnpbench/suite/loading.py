@@ -139,6 +139,10 @@ def _selected(grid: Grid, select: Select, names: list[str]) -> int:
         raise grid.source.error(message, ("select", "over"), closest(select.over, names))
     if select.over == "seed":
         raise grid.source.error("a seed is not chosen by its result", ("select", "over"))
+    seeds = next((len(axis.values) for axis in grid.axes if axis.name == "seed"), 1)
+    if select.seeds > seeds:
+        message = f"{select.seeds} seeds to try each value on; the sweep has {seeds}"
+        raise grid.source.error(message, ("select", "seeds"))
     for row, settings in enumerate(grid.settings):
         if not settings.validation:
             message = f"choosing by {select.by} needs a share of the training data, such as 0.1"

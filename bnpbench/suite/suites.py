@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
+from statistics import mean
 from typing import Any, Literal
 
 from bnpbench.errors import SuiteError
@@ -82,7 +83,7 @@ class Suite:
     ) -> tuple[Cell, ...]:
         """The cells to run, in the order of the sweep, each once.
 
-        Where ``[select]`` chooses, these are its trials: one seed, role ``trial``.
+        Where ``[select]`` chooses, these are its trials: on its first seeds, role ``trial``.
 
         Args:
             device, threads: what "auto" stands for; the processes of several devices share the threads.
@@ -96,7 +97,7 @@ class Suite:
         for name, number in (("--seeds", seeds), ("--epochs", epochs), ("--threads", threads)):
             if number is not None and number < 1:
                 raise SuiteError(f"{name} must be at least 1, not {number}")
-        count = 1 if self.select else seeds
+        count = self.select.seeds if self.select else seeds
         auto = {"device": device, "threads": threads}
         role: Role = "trial" if self.select else "final"
         rows = [row for row in self._rows if only or count is None or row.seed_rank < count]
@@ -120,15 +121,22 @@ class Suite:
         """The cells that follow from the trials: the best value of each family, on the whole training set.
 
         Args:
-            scores: what ``[select]`` goes by, by the trial's key; a family of which no trial has one has no finals.
+            scores: what ``[select]`` goes by, by the trial's key. A value counts whose trials all have one, by their
+                mean; a family without such a value has no finals.
             device, threads, only, seeds, epochs: as of ``cells``.
         """
+        assert self.select is not None
         auto = {"device": device, "threads": threads}
-        best: dict[tuple[int, ...], tuple[float, int]] = {}
+        tried: dict[tuple[tuple[int, ...], int], list[float | None]] = {}
         for row in self._rows:
-            score = scores.get(_resolved(row, auto, "trial", epochs).key) if row.seed_rank == 0 else None
-            if score is not None and (row.family not in best or score > best[row.family][0]):
-                best[row.family] = score, row.chosen_rank
+            if row.seed_rank < self.select.seeds:
+                score = scores.get(_resolved(row, auto, "trial", epochs).key)
+                tried.setdefault((row.family, row.chosen_rank), []).append(score)
+        best: dict[tuple[int, ...], tuple[float, int]] = {}
+        for (family, rank), found in tried.items():
+            known = [score for score in found if score is not None]
+            if len(known) == len(found) and (family not in best or mean(known) > best[family][0]):
+                best[family] = mean(known), rank
         rows = [
             row
             for row in self._rows

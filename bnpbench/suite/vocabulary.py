@@ -68,7 +68,9 @@ class BatchNorm(_BatchStatistics):
     @model_validator(mode="after")
     def _input_of_a_layer(self) -> Self:
         if self.input and self.kind == "bn-pre":
-            raise ValueError("bn-pre stands between a layer and its activation and normalizes no layer's input; take bn")
+            raise ValueError(
+                "bn-pre stands between a layer and its activation and normalizes no layer's input; take bn"
+            )
         return self
 
 

@@ -47,7 +47,9 @@ def costs(settings: Settings, input_shape: tuple[int, ...], classes: int) -> Cos
     products, without = _plain(settings.model_copy(update={"method": _VANILLA}), input_shape, classes)
     if reason is not None:
         return Costs(Columns(parameters, products), reason)
-    added = _products(_step(settings, model, input_shape, classes, preconditioned=False), settings.batch_size) - products
+    added = (
+        _products(_step(settings, model, input_shape, classes, preconditioned=False), settings.batch_size) - products
+    )
     predicted_flops, counted = _published(settings, model, input_shape)
     counted = None if counted is None else counted + added
     step = _step(settings, model, input_shape, classes)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bnpbench import Results, load_suite, read_results, run_suite
+from bnpbench.errors import SuiteError
 from bnpbench.report import render, verdicts
 
 SUITE = """
@@ -74,6 +75,31 @@ def test_the_best_trial_of_each_method_and_batch_size_is_trained_on_everything(t
         assert {rate(text) for text in mine.settings} == {rate(best.settings)} != {1e-6}
         assert {json.loads(text).get("validation", 0.0) for text in mine.settings} == {0.0}
         assert set(mine.train_examples) == {300}
+
+
+def test_several_seeds_choose_by_their_mean(tmp_path: Path) -> None:
+    suite = SUITE.replace('over = "optimizer.lr"', 'over = "optimizer.lr"\nseeds = 2')
+    (tmp_path / "tuned.toml").write_text(suite)
+    loaded = load_suite(tmp_path / "tuned.toml")
+    trials = loaded.cells(device="cpu", threads=1, only=["method=bn", "batch_size=10"])
+    rates = {cell.key: cell.settings.optimizer.lr for cell in trials}
+    assert sorted((cell.settings.seed, rates[cell.key]) for cell in trials) == [
+        (seed, lr) for seed in (1, 2) for lr in (1e-6, 0.05, 0.1)
+    ]
+    found = {(1, 0.1): 0.9, (2, 0.1): 0.1, (1, 0.05): 0.6, (2, 0.05): 0.5, (1, 1e-6): 0.99}  # the last has one alone
+    scores = {
+        cell.key: found[cell.settings.seed, lr]
+        for cell in trials
+        if (cell.settings.seed, lr := rates[cell.key]) in found
+    }
+    finals = loaded.finals(scores, device="cpu", threads=1)
+    assert [(cell.settings.seed, cell.settings.optimizer.lr) for cell in finals] == [(1, 0.05), (2, 0.05)]
+
+
+def test_more_seeds_than_there_are_to_choose_by(tmp_path: Path) -> None:
+    (tmp_path / "tuned.toml").write_text(SUITE.replace('over = "optimizer.lr"', 'over = "optimizer.lr"\nseeds = 3'))
+    with pytest.raises(SuiteError, match=r"select\.seeds: 3 seeds to try each value on; the sweep has 2"):
+        load_suite(tmp_path / "tuned.toml")
 
 
 def test_a_second_run_measures_nothing(tuned: Path) -> None:
