@@ -91,7 +91,7 @@ def _model(settings: Settings, input_shape: tuple[int, ...], classes: int) -> nn
 def _step(
     settings: Settings, model: nn.Module, input_shape: tuple[int, ...], classes: int, preconditioned: bool = True
 ) -> Step:
-    """A step on as many examples as a batch holds, all of it on ``meta``; the method's preconditioner can be left out."""
+    """A step on as many examples as a batch holds, all on ``meta``; without the preconditioner if so asked."""
     examples = settings.batch_size
     step = Step(
         model,
