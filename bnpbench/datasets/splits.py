@@ -92,7 +92,7 @@ def split(
 
 
 def standardized(data: Data, mean: Over, std: Over) -> Data:
-    """The data set less its mean and over its standard deviation, in place.
+    """The data set less its mean, and what is left over its standard deviation, in place.
 
     Both are of the examples trained on, in float64, and serve the test and validation examples too. ``"pixel"`` takes
     them of each value of an example (He et al. 2015), ``"channel"`` of all values of a channel. What does not vary is

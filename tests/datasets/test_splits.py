@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bnpbench.datasets import Data, split_sizes
-from bnpbench.datasets.splits import split
+from bnpbench.datasets import Data, load, split_sizes
+from bnpbench.datasets.splits import CHUNK, Over, split, standardized
 from bnpbench.errors import DataError
+from bnpbench.suite.vocabulary import StoredData
 
 N = 200
 
@@ -73,3 +75,39 @@ def test_limits_that_do_not_fit_are_errors_with_both_numbers(limits: dict[str, A
         data_of(**limits)
     for word in words:
         assert word in str(error.value)
+
+
+def images(n: int, seed: int) -> torch.Tensor:
+    x = 5 + torch.rand(n, 3, 4, 2, generator=torch.Generator().manual_seed(seed)) * torch.arange(1, 4).view(3, 1, 1)
+    x[:, 1, 2, 1] = 0.3  # does not vary
+    return x
+
+
+@pytest.mark.parametrize("mean", ["none", "channel", "pixel"])
+@pytest.mark.parametrize("std", ["none", "channel", "pixel"])
+def test_standardized_by_what_is_trained_on(mean: Over, std: Over) -> None:
+    n = CHUNK + 123  # more than one piece
+    train, test, held = images(n, 1), images(40, 2), images(30, 3)
+    y = torch.zeros(1, dtype=torch.int64)
+    wide = train.double().numpy()
+    over = {"channel": (0, 2, 3), "pixel": 0}
+    center = 0.0 if mean == "none" else wide.mean(over[mean], keepdims=True)
+    scale = 1.0 if std == "none" else (wide - center).std(over[std], keepdims=True)
+    wanted = [(x.double().numpy() - center) / np.where(scale < 1e-12, 1.0, scale) for x in (train, test, held)]
+    data = standardized(Data(train, y, test, y, held, y), mean, std)
+    for found, expected in zip((data.train_x, data.test_x, data.validation_x), wanted, strict=True):
+        assert found is not None
+        assert found.dtype == torch.float32
+        np.testing.assert_allclose(found.numpy(), expected, atol=3e-5)
+
+
+def test_the_mean_of_each_pixel_of_digits_is_taken_off() -> None:
+    options = StoredData(kind="digits", mean="pixel")
+    data, raw = (
+        load(options, None, validation=0.2, seed=3),
+        load(StoredData(kind="digits"), None, validation=0.2, seed=3),
+    )
+    assert data.validation_x is not None
+    assert raw.validation_x is not None
+    torch.testing.assert_close(data.train_x.mean(0), torch.zeros(1, 8, 8), atol=1e-6, rtol=0)
+    torch.testing.assert_close(data.validation_x, raw.validation_x - raw.train_x.double().mean(0).float())

@@ -46,11 +46,38 @@ def network_of(network: Any, method: Any, shape: tuple[int, ...] = CIFAR, classe
         ({"kind": "fc", "hidden": (100, 100, 100)}, "vanilla", CIFAR, 10, 307_300 + 2 * 10_100 + 1_010),
         ({"kind": "fc", "hidden": (100, 100)}, "bn", CIFAR, 10, 307_300 + 10_100 + 1_010 + 400),
         ({"kind": "fc", "hidden": ()}, "bn", (64,), 3, 65 * 3),
+        ({"kind": "fc", "hidden": ()}, {"kind": "bn", "input": True}, (64,), 3, 65 * 3 + 2 * 64),
+        ("cnn", {"kind": "renorm", "input": True}, CIFAR, 10, 71_338 + 2 * (32 + 64 + 32 + 64) + 2 * 3),
+        (DEPTH_110, {"kind": "bn", "input": True}, CIFAR, 10, 1_727_962 + 2 * 3),
     ],
 )
-def test_number_of_parameters(network: Any, method: str, shape: tuple[int, ...], classes: int, parameters: int) -> None:
+def test_number_of_parameters(network: Any, method: Any, shape: tuple[int, ...], classes: int, parameters: int) -> None:
     model = network_of(network, method, shape, classes)
     assert sum(parameter.numel() for parameter in model.parameters()) == parameters
+
+
+@pytest.mark.parametrize(
+    ("network", "shape", "norm"),
+    [
+        ({"kind": "fc", "hidden": (7,)}, (2, 3, 4), nn.BatchNorm1d),
+        ("cnn", (3, 20, 20), nn.BatchNorm2d),
+        ({"kind": "resnet", "depth": 8}, (3, 8, 8), nn.BatchNorm2d),
+    ],
+)
+def test_the_input_is_normalized_first_and_other_layers_keep_their_names(
+    network: Any, shape: tuple[int, ...], norm: type[nn.Module]
+) -> None:
+    with_input, without = (network_of(network, {"kind": "bn", "input": on}, shape) for on in (True, False))
+    name, first = next(iter(with_input.named_children()))
+    assert (name, type(first), first.num_features) == ("input_norm", norm, reads(options(network), shape)[0])
+    rest = [name.removeprefix("network.") for name, _ in with_input.named_parameters() if "input_norm" not in name]
+    assert rest == [name for name, _ in without.named_parameters()]
+    called: list[str] = []
+    for name, module in with_input.named_modules():
+        if isinstance(module, norm | nn.Linear | nn.Conv2d):
+            module.register_forward_hook(lambda *_, name=name: called.append(name))
+    with_input(torch.empty(5, *reads(options(network), shape), device="meta"))
+    assert called[0] == "input_norm"
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from made_parts import block, hashed, identity_of, store, written
 
 from bnpbench.errors import NothingToCompare, ResultsError
 from bnpbench.results import CELLS, EPOCHS, Results, part, read_results
+from bnpbench.results.schema import LATER
 
 KEY = hashed(1)[0]
 
@@ -117,6 +118,16 @@ def test_a_part_that_is_not_what_the_store_writes_is_named(
     assert KEY not in set(results.cells["key"])
     assert KEY not in set(results.epochs["key"])
     assert len(results.cells) == 2
+
+
+def test_a_column_that_came_later_is_null_in_older_parts(tmp_path: Path) -> None:
+    path = one(tmp_path)
+    rewrite(path, lambda table: table.drop_columns(list(LATER)))
+    results = read_results(tmp_path)
+    assert not results.damaged
+    older = results.cells[results.cells["key"] == KEY]
+    for name in LATER:
+        assert older[name].isna().all()
 
 
 def test_settings_that_are_no_json_object_are_named(tmp_path: Path) -> None:

@@ -236,10 +236,21 @@ DEVICES = [
     (changed(S, '"bnp"', '{ kind = "bnp", sync = false }'), 8, "sweep.method[2].sync", "unknown key", None),
 ]
 
+INPUT = [
+    (
+        changed(S, '"bnp"', '{ kind = "bn-pre", input = true }'),
+        8,
+        "sweep.method[2]",
+        "normalizes no layer's input",
+        None,
+    ),
+    (changed(S, '"bnp"', '{ kind = "ln", input = true }'), 8, "sweep.method[2].input", "unknown key", None),
+]
+
 
 @pytest.mark.parametrize(
     ("text", "line", "key", "message", "closest"),
-    [*SETTINGS, *DATA, *OVERRIDES, *TABLES, *LABELS, *CLAIMS, *DEVICES],
+    [*SETTINGS, *DATA, *OVERRIDES, *TABLES, *LABELS, *CLAIMS, *DEVICES, *INPUT],
 )
 def test_a_fault_is_placed_and_explained(
     refuse: Callable[[str], SuiteError], text: str, line: int | None, key: str | None, message: str, closest: str | None

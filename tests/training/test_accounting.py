@@ -66,3 +66,40 @@ def test_bf16_adds_its_casts_to_the_operators() -> None:
 def test_every_method_is_counted(method: str, precision: str) -> None:
     changes = {"network": {"kind": "fc", "hidden": (8, 8)}, "precision": precision}
     assert traffic(method=method, **changes) > traffic(method="vanilla", **changes)
+
+
+PAPERS = {16: 1_688_352, 256: 26_817_312, 512: 53_621_536}
+"""32nN + 4n over the 3,072 features of x and two hidden layers of 100: equation (2) with h0 = x, section 5.1."""
+
+
+def of_the_paper(batch_size: int, **method: Any) -> Any:
+    changes = {"dataset": {"kind": "cifar10"}, "network": {"kind": "fc", "hidden": (100, 100)}}
+    settings = cell(**changes, method={"kind": "bn", **method}, batch_size=batch_size).settings
+    return costs(settings, (3072,), 10).columns
+
+
+def test_bn_with_the_input_is_predicted_as_the_paper_counts() -> None:
+    assert {size: of_the_paper(size, input=True).flops_method_predicted for size in PAPERS} == PAPERS
+
+
+@pytest.mark.parametrize("size", PAPERS)
+def test_bn_with_the_input_is_counted_without_a_gradient_of_x_and_with_what_its_scale_takes(size: int) -> None:
+    """By hand: mean, centring, square, its mean, division, scale and shift are 7nN forward, and epsilon is n.
+
+    On x the backward pass is that of the scale and the shift, 3nN: the product with x, and two sums over the rows. For
+    these the gradient of what the first layer reads is needed, the product dZ W, 2 N n n'.
+    """
+    with_input, hidden, n = of_the_paper(size, input=True), of_the_paper(size), 3072
+    product = 2 * size * n * 100
+    added = with_input.flops_method_counted - hidden.flops_method_counted
+    assert with_input.flops_method_products == product == 614_400 * size
+    assert hidden.flops_method_products == 0
+    assert added == 7 * size * n + n + 3 * size * n + product
+    assert with_input.flops_model == hidden.flops_model
+
+
+@pytest.mark.parametrize("kind", ["renorm", "4things"])
+def test_every_trained_scale_of_the_input_takes_that_product(kind: str) -> None:
+    changes = {"dataset": {"kind": "cifar10"}, "network": {"kind": "fc", "hidden": (100, 100)}, "batch_size": 32}
+    found = costs(cell(**changes, method={"kind": kind, "input": True}).settings, (3072,), 10).columns
+    assert found.flops_method_products == 614_400 * 32
