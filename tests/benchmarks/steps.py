@@ -3,10 +3,11 @@
     python tests/benchmarks/steps.py [--network fc|cnn|resnet20] [--batch-sizes 1,16,60,256,512]
                                      [--runs vanilla,bn,bnp,vanilla/compiled,…] [--rounds 21] [--seconds 0.05]
 
-Random images of CIFAR-10's shape, SGD, one thread. A run is ``method[/engine][/channels_last]``; ``bnp-plain`` is
-BNP without its lean form; ``products`` are the matrix products of a step of the fully connected network, alone. Each
-round times some steps of every run forwards and backwards (A B C C B A); printed are the median step and, against every
-other run, the median of the rounds' ratios with its 95 % bootstrap interval.
+Random images of CIFAR-10's shape, SGD, one thread. A run is ``method[/engine][/channels_last]``; ``bn`` normalizes the
+network's input too, ``bn-hidden`` leaves it alone; ``bnp-plain`` is BNP without its lean form; ``products`` are the
+matrix products of a step of the fully connected network, alone. Each round times some steps of every run forwards and
+backwards (A B C C B A); printed are the median step and, against every other run, the median of the rounds' ratios with
+its 95 % bootstrap interval.
 """
 
 from __future__ import annotations
@@ -31,7 +32,12 @@ from bnpbench.training.trainer import Trainer
 
 FC = {"kind": "fc", "hidden": (100, 100)}
 NETWORKS: dict[str, Any] = {"fc": FC, "cnn": "cnn", "resnet20": {"kind": "resnet", "depth": 20}}
-RUNS = "vanilla,bn,bnp,vanilla/compiled,bn/compiled,bnp/compiled"
+METHODS: dict[str, Any] = {
+    "bn": {"kind": "bn", "input": True},
+    "bn-hidden": {"kind": "bn", "input": False},
+    "bnp-plain": {"kind": "bnp", "form": "plain"},
+}
+RUNS = ",".join(f"{method}{engine}" for engine in ("", "/compiled") for method in ("vanilla", "bn", "bn-hidden", "bnp"))
 
 
 class Random(Resident):
@@ -51,12 +57,11 @@ def prepared(run: str, network: str, batch_size: int, count: int) -> tuple[Any, 
     kind, *others = run.split("/")
     engine = next((other for other in others if other in ENGINES), "eager")
     memory_format = "channels_last" if "channels_last" in others else "contiguous"
-    method = {"kind": "bnp", "form": "plain"} if kind == "bnp-plain" else kind
     settings = Settings.model_validate(
         {
             "dataset": "cifar10",
             "network": NETWORKS[network],
-            "method": method,
+            "method": METHODS.get(kind, kind),
             "optimizer": {"kind": "sgd", "lr": 0.01},
             "batch_size": batch_size,
             "epochs": 1,
@@ -137,7 +142,9 @@ def main() -> None:
     torch.set_num_threads(1)
     for batch_size in map(int, options.batch_sizes.split(",")):
         torch._dynamo.reset()
-        names = [name for name in options.runs.split(",") if batch_size > 1 or name.split("/")[0] != "bn"]
+        names = [
+            name for name in options.runs.split(",") if batch_size > 1 or name.split("/")[0] not in ("bn", "bn-hidden")
+        ]
         runs = {name: prepared(name, options.network, batch_size, options.examples) for name in names}
         found = measure(runs, options.rounds, options.seconds)
         print(f"{options.network}, N = {batch_size}", flush=True)
