@@ -16,6 +16,7 @@ from bnpbench.datasets.splits import split_sizes as split_sizes_of_data
 from bnpbench.results import CELLS, EPOCHS, STEPS
 from bnpbench.suite import DATASETS, Settings, data_shape, json_schema, load_suite, shipped_suites, split_sizes
 from bnpbench.suite import metrics as m
+from bnpbench.suite.claims import rows_of, table_of_cells
 from bnpbench.suite.document import Document
 from bnpbench.suite.options import SETTINGS, kinds
 from bnpbench.suite.vocabulary import StoredData, Synthetic
@@ -87,13 +88,16 @@ def test_timing_is_table_1_of_the_paper() -> None:
     suite = load_suite("timing")
     cells = suite.cells(device="cpu", threads=2)
     assert [(c.label, c.settings.batch_size) for c in cells] == [
-        (method, n) for n in (16, 256, 512) for method in ("vanilla", "bn", "bnp")
+        (method, n) for n in (16, 256, 512) for method in ("vanilla", "bn", "bn-hidden", "bnp")
     ]
     assert {(c.settings.epochs, c.settings.seed, c.settings.dataset.kind) for c in cells} == {(20, 1, "cifar10")}
-    assert [len(block.cells) for block in suite.blocks(cells)] == [3, 3, 3]
-    bn = next(c.settings.method for c in cells if c.label == "bn")
-    assert (getattr(bn, "eps", None), getattr(bn, "momentum", None)) == (1e-5, 0.1)
-    assert {(r.cell["method"], r.cell["batch_size"]): r.value for r in suite.references} == {
+    assert [len(block.cells) for block in suite.blocks(cells)] == [4, 4, 4]
+    for label, of_the_input in [("bn", True), ("bn-hidden", False)]:
+        bn = next(c.data["method"] for c in cells if c.label == label)
+        assert (bn["eps"], bn["momentum"], bn["input"]) == (1e-5, 0.1, of_the_input)
+    table = table_of_cells(cells)
+    published = {cells[row].canonical: r.value for r in suite.references for row in rows_of(table, r.cell)}
+    assert {(c.label, c.settings.batch_size): published[c.canonical] for c in cells if c.canonical in published} == {
         ("bn", 16): 16.08,
         ("bn", 256): 10.81,
         ("bn", 512): 10.67,
