@@ -234,9 +234,10 @@ def _renorm(options: Renorm, features: int, spatial_dims: int, site: str) -> nn.
 
 
 def _four_things(options: FourThingsOptions, features: int, spatial_dims: int, site: str) -> nn.Module:
-    if options.group is not None and features % options.group:
+    group = None if options.group is None else min(options.group, features)  # an image's three channels are one
+    if group and features % group:
         raise SuiteError(
-            f"4things behind layer {site!r}: {options.group} channels a group do not divide its {features} channels"
+            f"4things behind layer {site!r}: {group} channels a group do not divide its {features} channels"
         )
     return FourThings(
         features,
@@ -244,7 +245,7 @@ def _four_things(options: FourThingsOptions, features: int, spatial_dims: int, s
         momentum=options.momentum,
         ghost_batch=options.ghost_batch,
         example_weight=options.example_weight,
-        group=options.group,
+        group=group,
     )
 
 

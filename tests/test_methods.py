@@ -235,6 +235,15 @@ def test_what_else_is_applicable(method: Any, batch_size: int, applicable: bool)
         assert model(torch.rand(batch_size, *IMAGE)).isfinite().all()
 
 
+@pytest.mark.parametrize("batch_size", [1, 2, 128])
+def test_fewer_channels_than_a_group_of_four_things_are_one_group(batch_size: int) -> None:
+    model = model_of({"kind": "4things", "group": 4, "input": True}, "cnn")
+    assert model.input_norm.group == 3
+    assert model.conv1_norm.group == 4
+    assert methods.not_applicable(model, IMAGE, batch_size) is None
+    assert model(torch.rand(batch_size, *IMAGE)).isfinite().all()
+
+
 @EVERY_METHOD
 def test_asking_leaves_the_model_as_it_was(method: Any) -> None:
     model = model_of(method, "cnn").eval()

@@ -117,7 +117,8 @@ class FourThings(_BatchStatistics):
     ghost_batch: Positive | None = 16  # examples a ghost batch; absent: the whole batch
     example_weight: Fraction = 0.1  # of the example's own statistics at inference; 0: off
     decay: NonNegativeFloat = 1e-4  # L2 on beta and gamma - 1; 0: off
-    group: Positive | None = None  # channels a group of the combined GN+BN; absent: BN alone
+    # channels a group of the combined GN+BN; where there are fewer (the three of an image), all; absent: BN alone
+    group: Positive | None = None
 
 
 class _Preconditioning(Options):

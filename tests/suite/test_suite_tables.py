@@ -10,12 +10,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import torch
 
 from bnpbench.datasets import describe
 from bnpbench.datasets.splits import split_sizes as split_sizes_of_data
+from bnpbench.methods import build_model, not_applicable
+from bnpbench.networks import reads
 from bnpbench.results import CELLS, EPOCHS, STEPS
 from bnpbench.suite import DATASETS, Settings, data_shape, json_schema, load_suite, shipped_suites, split_sizes
 from bnpbench.suite import metrics as m
+from bnpbench.suite.claims import rows_of, table_of_cells
 from bnpbench.suite.document import Document
 from bnpbench.suite.options import SETTINGS, kinds
 from bnpbench.suite.vocabulary import StoredData, Synthetic
@@ -87,13 +91,16 @@ def test_timing_is_table_1_of_the_paper() -> None:
     suite = load_suite("timing")
     cells = suite.cells(device="cpu", threads=2)
     assert [(c.label, c.settings.batch_size) for c in cells] == [
-        (method, n) for n in (16, 256, 512) for method in ("vanilla", "bn", "bnp")
+        (method, n) for n in (16, 256, 512) for method in ("vanilla", "bn", "bn-hidden", "bnp")
     ]
     assert {(c.settings.epochs, c.settings.seed, c.settings.dataset.kind) for c in cells} == {(20, 1, "cifar10")}
-    assert [len(block.cells) for block in suite.blocks(cells)] == [3, 3, 3]
-    bn = next(c.settings.method for c in cells if c.label == "bn")
-    assert (getattr(bn, "eps", None), getattr(bn, "momentum", None)) == (1e-5, 0.1)
-    assert {(r.cell["method"], r.cell["batch_size"]): r.value for r in suite.references} == {
+    assert [len(block.cells) for block in suite.blocks(cells)] == [4, 4, 4]
+    for label, of_the_input in [("bn", True), ("bn-hidden", False)]:
+        bn = next(c.data["method"] for c in cells if c.label == label)
+        assert (bn["eps"], bn["momentum"], bn["input"]) == (1e-5, 0.1, of_the_input)
+    table = table_of_cells(cells)
+    published = {cells[row].canonical: r.value for r in suite.references for row in rows_of(table, r.cell)}
+    assert {(c.label, c.settings.batch_size): published[c.canonical] for c in cells if c.canonical in published} == {
         ("bn", 16): 16.08,
         ("bn", 256): 10.81,
         ("bn", 512): 10.67,
@@ -101,6 +108,28 @@ def test_timing_is_table_1_of_the_paper() -> None:
         ("bnp", 256): 10.70,
         ("bnp", 512): 10.57,
     }
+
+
+@pytest.mark.parametrize("name", sorted(shipped_suites()))
+def test_a_published_figure_stands_beside_one_method(name: str) -> None:
+    """With ``input = true | false`` a kind alone may pick two."""
+    suite = load_suite(name)
+    cells = suite.cells(device="cpu", threads=2)
+    table = table_of_cells(cells)
+    for reference in suite.references:
+        assert len({cells[row].label for row in rows_of(table, reference.cell)}) == 1, reference
+
+
+@pytest.mark.parametrize("name", ["cnn", "cnn-short", "fc-small-batch"])
+def test_of_the_small_batches_only_batch_normalization_of_a_single_row_is_not_applicable(name: str) -> None:
+    """Figures 4 and 5 draw every other curve; they say of renormalization at batch size 1 that it does not train."""
+    cells = load_suite(name).cells(device="cpu", threads=2)
+    missing = set()
+    for (label, batch_size), settings in {(c.label, c.settings.batch_size): c.settings for c in cells}.items():
+        model = build_model(settings, (3, 32, 32), 10, torch.Generator())
+        if not_applicable(model, reads(settings.network, (3, 32, 32)), batch_size):
+            missing.add((label, batch_size))
+    assert missing == {("bn", 1), ("bn-hidden", 1)}
 
 
 def test_a_path_object_is_never_a_shipped_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
