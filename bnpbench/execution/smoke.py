@@ -29,7 +29,7 @@ from bnpbench.training.trainer import Trainer
 
 STEPS = ("before the first step", "after the first step", "after the second step")
 """Where the loss is looked at: in the forward pass of either step, and in one more."""
-_BLOTCHES = 4  # a side, of a generated image
+BLOTCHES = 4  # a side, of a generated image
 COPIES_OF_KEPT = 2  # what the forward pass keeps; gradients of it, and the working memory of convolutions
 COPIES_OF_WEIGHTS = 3  # their gradients, and up to two moments of the optimizer
 
@@ -140,7 +140,7 @@ class Generated:
     def training(self, order: Tensor, batch_size: int, seed: int, part: slice = WHOLE) -> Iterable[tuple[Tensor, ...]]:
         generator = torch.Generator().manual_seed(seed)
         for index in order.view(-1, batch_size)[:, part].unbind():
-            blotches = torch.rand(len(index), self._shape[0], _BLOTCHES, _BLOTCHES, generator=generator)
+            blotches = torch.rand(len(index), self._shape[0], BLOTCHES, BLOTCHES, generator=generator)
             images = F.interpolate(blotches, self._shape[1:], mode="bilinear").reshape(-1, *self.input_shape)
             index = index.to(self.labels.device)
             yield index, images.to(self.labels.device), self.labels[index]
