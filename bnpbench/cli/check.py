@@ -19,13 +19,20 @@ def check(
     seeds: Annotated[int | None, typer.Option(min=1, help="The first so many seeds.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Instead of the suite's.")] = None,
     out: Annotated[Path, typer.Option(help="Earlier results, for the time estimate.")] = Path("results"),
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="Take two steps of every distinct cell; exit 1 if a loss is not finite.")
+    ] = False,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder of the data sets, for --smoke; what is absent is generated.")
+    ] = None,
     allow_plugins: Annotated[
         bool, typer.Option("--allow-plugins", help="Run the Python files that a suite names.")
     ] = False,
 ) -> int:
     """Validate suites and list their cells.
 
-    The time is estimated from earlier results; nothing is run."""
+    The time is estimated from earlier results; nothing is run but, with --smoke, two eager steps of each distinct
+    cell."""
     import json
 
     from bnpbench.errors import BnpbenchError
@@ -38,7 +45,14 @@ def check(
         return 0
     if not suites:
         raise BnpbenchError("check: name a suite file or a shipped suite, or give --json-schema")
-    for suite in suites:
-        loaded = load_suite(suite, allow_plugins=allow_plugins)
-        print(listing(loaded, out, only=tuple(only or ()), seeds=seeds, epochs=epochs))
-    return 0
+    loaded = [load_suite(suite, allow_plugins=allow_plugins) for suite in suites]
+    for suite in loaded:
+        print(listing(suite, out, only=tuple(only or ()), seeds=seeds, epochs=epochs))
+    if not smoke:
+        return 0
+    from bnpbench.execution.smoke_check import smoke_check
+
+    found = [smoke_check(suite, data_dir, only=tuple(only or ()), seeds=seeds) for suite in loaded]
+    for one in found:
+        print(f"\n{one.text()}")
+    return max((one.exit_code for one in found), default=0)

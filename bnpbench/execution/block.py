@@ -25,7 +25,7 @@ from bnpbench.measure.machine import DeviceMemory
 from bnpbench.suite import Cell
 from bnpbench.training import state
 from bnpbench.training.engines import Preparation
-from bnpbench.training.examples import Examples, Streamed, examples_of
+from bnpbench.training.examples import Examples, Streamed, data_key, examples_of
 from bnpbench.training.parallel import Group
 from bnpbench.training.trainer import Row, Trainer, diverged
 
@@ -139,11 +139,9 @@ class BlockRun:
 
     def examples_of(self, cell: Cell) -> Examples:
         """The cell's data on the device, loaded once for all members that share it."""
-        s = cell.settings
-        of_seed = s.seed if s.validation else None
-        key = (s.dataset, s.network, s.memory_format, s.augment, s.train_limit, s.validation, of_seed)
+        key = data_key(cell.settings)
         if key not in self.examples:
-            self.examples[key] = examples_of(s, datasets.root(self.request.data_dir), self.device)
+            self.examples[key] = examples_of(cell.settings, datasets.root(self.request.data_dir), self.device)
         return self.examples[key]
 
     def prepare(self, member: Member) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bnpbench.errors import BnpbenchError, ResultsError
-from bnpbench.execution.messages import Done, Preflight, Probe, Profile, Refused, RunBlock
+from bnpbench.execution.messages import Done, Preflight, Probe, Profile, Refused, RunBlock, Smoke
 from bnpbench.suite import PluginFile, load_plugins
 
 
@@ -57,6 +57,10 @@ def _answer(channel: connection.Connection, request: Any) -> Any:
             from bnpbench.execution.preflight import preflight
 
             return preflight(request)
+        case Smoke():
+            from bnpbench.execution.smoke import smoke
+
+            return smoke(request, channel.send)
         case Profile():
             from bnpbench.profiling.phases import profile
 

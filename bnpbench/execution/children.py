@@ -9,7 +9,7 @@ import pickle
 import signal
 import sys
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import connection, forkserver
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -107,8 +107,25 @@ def stop_forkserver() -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def ask(request: Any, plugins: tuple[PluginFile, ...] = (), log: Path | None = None) -> Any:
-    """The answer to a request that takes a moment; its errors are raised here."""
+class ChildDied(RuntimeError):
+    """A process ended before it had answered."""
+
+
+def ask(
+    request: Any,
+    plugins: tuple[PluginFile, ...] = (),
+    log: Path | None = None,
+    told: Callable[[Any], None] = lambda message: None,
+) -> Any:
+    """The answer to a request that takes a moment; its errors are raised here.
+
+    Args:
+        request, plugins, log: as of ``Child``.
+        told: gets what the process sends before its answer.
+
+    Raises:
+        ChildDied: the process ended without an answer.
+    """
     child = Child(request, plugins, log)
     try:
         while True:
@@ -120,8 +137,10 @@ def ask(request: Any, plugins: tuple[PluginFile, ...] = (), log: Path | None = N
                         return answer
                     case Refused(error):
                         raise error
+                    case _:
+                        told(message)
             if not alive:
-                raise RuntimeError(f"the process that answers {type(request).__name__} {child.death()}")
+                raise ChildDied(f"the process that answers {type(request).__name__} {child.death()}")
     finally:
         child.kill()
 

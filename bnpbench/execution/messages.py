@@ -33,6 +33,35 @@ class Preflight:
 
 
 @dataclass(frozen=True)
+class Smoke:
+    """Take two eager steps of each cell. A ``Tried`` is sent for each, in their order."""
+
+    cells: tuple[Cell, ...]
+    data_dir: Path | None
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What became of a cell of ``Smoke``.
+
+    Attributes:
+        key: of the cell.
+        status: ``finite``; ``not finite``; ``not applicable``; ``not tried``; ``error``.
+        message: what there is to say of it.
+        losses: of the first step, of the second, and of a forward pass after it.
+        seconds: that it took.
+        peak_memory_bytes: of its process so far.
+    """
+
+    key: str
+    status: str
+    message: str = ""
+    losses: tuple[float, ...] = ()
+    seconds: float = 0.0
+    peak_memory_bytes: int = 0
+
+
+@dataclass(frozen=True)
 class Profile:
     """Ask where the time of a cell's step goes. Answered by a ``Profiled``.
 

@@ -8,4 +8,5 @@ import torchvision  # noqa: F401
 import bnpbench.datasets.table
 import bnpbench.execution.block
 import bnpbench.execution.preflight
-import bnpbench.execution.ranks  # noqa: F401
+import bnpbench.execution.ranks
+import bnpbench.execution.smoke  # noqa: F401

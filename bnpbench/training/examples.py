@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -103,7 +104,12 @@ class Streamed:
         self.classes = self.streams.classes
         self.input_shape = datasets.describe(settings.dataset, root).input
         self.labels = self.streams.train.labels.to(device)
-        self.rate = self.streams.train.rate(RATE_IMAGES, settings.batch_size)  # images a second
+        self._batch_size = settings.batch_size
+
+    @cached_property
+    def rate(self) -> float:
+        """Images a second that the workers deliver, measured when it is first asked for."""
+        return self.streams.train.rate(RATE_IMAGES, self._batch_size)
 
     def training(self, order: Tensor, batch_size: int, seed: int, part: slice = WHOLE) -> Iterable[tuple[Tensor, ...]]:
         indices = order.to(self.labels.device).view(-1, batch_size)[:, part].unbind()
@@ -120,6 +126,13 @@ class Streamed:
 def examples_of(settings: Settings, root: Path, device: torch.device) -> Examples:
     """The examples of a cell on ``device``; ``root`` is the folder of the data sets. Raises DataError."""
     return (Streamed if datasets.streamed(settings.dataset) else Resident)(settings, root, device)
+
+
+def data_key(settings: Settings) -> Hashable:
+    """What decides the examples on a device: cells that agree in it can share them."""
+    s = settings
+    of_seed = s.seed if s.validation else None
+    return s.dataset, s.network, s.memory_format, s.augment, s.train_limit, s.validation, of_seed
 
 
 def _batches(images: Tensor, labels: Tensor) -> Pairs:

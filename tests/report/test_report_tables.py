@@ -38,7 +38,11 @@ def full(made: Made) -> Made:
                     ]
                 if (method, size, seed) == ("bnp", 16, 2):
                     seconds[3] *= 2  # an outlier
-                rows = epochs(seconds, [accuracy + 0.01 * seed + 0.02 * min(e, 4) for e in range(6)])
+                rows = epochs(
+                    seconds,
+                    [accuracy + 0.01 * seed + 0.02 * min(e, 4) for e in range(6)],
+                    train_loss=[2.0 - accuracy - 0.01 * seed - 0.1 * e for e in range(6)],
+                )
                 counts = {"flops_model": 1000 * size, "operators_per_step": 10 + number}
                 if method != "vanilla":
                     counts |= {"flops_method_counted": 2_145_204, "flops_method_executed": 2_000_000}
@@ -50,7 +54,7 @@ def full(made: Made) -> Made:
     for seed in (1, 2, 3):
         text = "batch normalization over a single row"
         made.cell("bn", 1, seed, status="not-applicable", message=text)
-    made.cell("bnp", 1, 1, epochs([3.0, 3.3], [0.2, 0.4]))
+    made.cell("bnp", 1, 1, epochs([3.0, 3.3], [0.2, 0.4], train_loss=[2.1, 1.9]))
     made.cell("bnp", 1, 2, epochs([3.1], [0.1]), status="diverged", message="loss is inf in epoch 2", log="logs/a.log")
     made.cell("bnp", 1, 3)
     made.cell("ln", 16, 1, status="crashed", message="killed by SIGSEGV", log="logs/b.log")
@@ -111,6 +115,7 @@ def test_the_numbers_are_those_that_were_made_up(make: Make) -> None:
     assert number("ratio to bn", "bnp", 256, "train_seconds ratio") == (1.2, 1.2, 1.2, 18)
     assert number("test accuracy", "bnp", 16, "test_accuracy epoch 1") == pytest.approx((0.52, 0.51, 0.53, 3))
     assert number("test accuracy", "bnp", 16, "test_accuracy last") == pytest.approx((0.60, 0.59, 0.61, 3))
+    assert number("test accuracy", "bnp", 16, "train_loss last") == pytest.approx((0.98, 0.97, 0.99, 3))
     assert number("time to accuracy", "bn", 256, "seconds_to 0.45") == (3.75, 2.5, 3.75, 3)
     assert number("time to accuracy", "bn", 256, "epochs_to 0.45") == (3, 2, 3, 3)
     assert number("FLOPs per step", "bnp", 16, "flops_method_predicted") == (2_145_204, 2_145_204, 2_145_204, 3)
