@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from bnpbench.cli.output import from_home
+
 
 def check(
     suites: Annotated[
@@ -18,7 +20,9 @@ def check(
     only: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE,...", help="List these cells only.")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="The first so many seeds.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Instead of the suite's.")] = None,
-    out: Annotated[Path, typer.Option(help="Earlier results, for the time estimate.")] = Path("results"),
+    out: Annotated[Path, typer.Option(help="Earlier results, for the time estimate.", callback=from_home)] = Path(
+        "results"
+    ),
     allow_plugins: Annotated[
         bool, typer.Option("--allow-plugins", help="Run the Python files that a suite names.")
     ] = False,

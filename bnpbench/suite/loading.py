@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import ValidationError
 
+from bnpbench.cache import expanded
 from bnpbench.errors import SuiteError
 from bnpbench.suite.checks import check_devices, check_labels, check_settings, groups
 from bnpbench.suite.claims import check_claims
@@ -78,7 +79,7 @@ def shipped_suites() -> dict[str, Path]:
 
 def _path(source: str | Path) -> Path:
     if isinstance(source, Path) or source.endswith(".toml") or "/" in source or os.sep in source:
-        return Path(source)
+        return expanded(source)
     shipped = shipped_suites()
     if source not in shipped:
         message = f"no suite {source!r} ships with bnpbench; there are: {listed(shipped)}; for a file give its path"
