@@ -87,9 +87,16 @@ class NothingToCompare(BnpbenchError):
     exit_code = 4
 
 
+_NO_MEMORY = (
+    "can't start new thread",
+    "can't allocate memory",
+    "bad_alloc",
+)  # in a RuntimeError of Python's or torch's
+
+
 def refused(error: BaseException) -> BnpbenchError | None:
     """What the machine refused, as an error that the user can mend: memory, a file, a library; else None."""
-    if isinstance(error, MemoryError) or "can't start new thread" in str(error):
+    if isinstance(error, MemoryError) or any(word in str(error) for word in _NO_MEMORY):
         return BnpbenchError(
             f"the memory that this process may use is not enough ({error or 'MemoryError'}); end other programs, or "
             "raise its limits (ulimit -v, the container's)"

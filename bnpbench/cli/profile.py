@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -61,7 +62,7 @@ def profile(
     else:
         files = []
         for cell in cells:
-            made, reason = inspection.sample(loaded, cell, data_dir, gpu, output)
+            made, reason = inspection.sample(loaded, cell, data_dir, gpu, output, partial(print, file=sys.stderr))
             files += made
             if reason:
                 print(f"warning: {cell.label}: {reason}", file=sys.stderr)

@@ -6,23 +6,30 @@ import contextlib
 import multiprocessing
 import os
 import pickle
+import shutil
 import signal
 import sys
+import tempfile
 import types
 from collections.abc import Iterator, Sequence
 from multiprocessing import connection, forkserver
 from multiprocessing.process import BaseProcess
+from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from typing import Any
 
 from bnpbench.cache import user_cache
-from bnpbench.execution.child import serve
+from bnpbench.errors import BnpbenchError
+from bnpbench.execution.child import FAULT, serve
 from bnpbench.execution.interruption import uninterrupted
 from bnpbench.execution.messages import Done, Refused
+from bnpbench.streams import open_missing
 from bnpbench.suite import PluginFile
 
+SOCKET_BYTES = 100  # of a socket's address: 108 on Linux, 104 elsewhere
 # Without them glibc returns every temporary over 1 MB to the system, and its pages are faulted in anew each step.
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
+_ENDED = (EOFError, ConnectionError)  # what shows that the other side of a pipe or a socket is gone
 
 
 class Child:
@@ -37,6 +44,9 @@ class Child:
         channel: messages from the child; at its end there is ``Done``, ``Refused`` or nothing.
         process: its ``sentinel`` is ready when the process has ended.
         lost: never: the worker is this process.
+
+    Raises:
+        BnpbenchError: no process can be started.
     """
 
     lost = False
@@ -48,9 +58,18 @@ class Child:
         pickled = request if isinstance(request, bytes) else pickle.dumps(request)
         arguments = (far_end, pickled, plugins, log)
         self.process: BaseProcess = context.Process(target=serve, args=arguments)
-        with _no_main_module(), uninterrupted():  # a half-sent request would end the forkserver
-            self.process.start()
-        far_end.close()
+        try:
+            with _no_main_module(), uninterrupted():  # a half-sent request would end the forkserver
+                self.process.start()
+        except (OSError, EOFError) as error:
+            self.channel.close()
+            reason = "the server of child processes ended" if isinstance(error, _ENDED) else error
+            raise BnpbenchError(
+                f"no child process can be started ({reason}); is the memory or the number of processes limited here "
+                "(ulimit -v, -u)? What was finished is kept, the same command goes on from there"
+            ) from error
+        finally:
+            far_end.close()
 
     def alive(self) -> bool:
         """Whether the process goes on; ask before ``messages``: what a dead process sent is all there."""
@@ -83,9 +102,22 @@ class Child:
 
 def start_forkserver(modules: Sequence[str] = ()) -> None:
     """Start it if it does not run: it imports torch, and ``modules``, for all children while this process goes on."""
+    open_missing()  # a daemon's are closed, and the children's pipes would take their numbers
+    _choose_folder()
     multiprocessing.set_forkserver_preload(["bnpbench.execution.preload", *modules])
     with _environment(MALLOC | _compile_cache()), _no_main_module():
         forkserver.ensure_running()
+
+
+def _choose_folder() -> None:
+    """Let multiprocessing put its sockets below /tmp where the name of the temporary folder leaves no room for them."""
+    before = tempfile.tempdir
+    if len(os.fsencode(tempfile.gettempdir())) > SOCKET_BYTES - len("/pymp-12345678/listener-12345678"):
+        tempfile.tempdir = "/tmp"
+    try:
+        get_temp_dir()
+    finally:
+        tempfile.tempdir = before
 
 
 def _compile_cache() -> dict[str, str]:
@@ -105,6 +137,7 @@ def stop_forkserver() -> None:
     pid = getattr(forkserver._forkserver, "_forkserver_pid", None)
     if pid is not None:
         os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(get_temp_dir(), ignore_errors=True)  # multiprocessing would at an exit of another kind
 
 
 def ask(request: Any, plugins: tuple[PluginFile, ...] = (), log: Path | None = None) -> Any:
@@ -121,7 +154,10 @@ def ask(request: Any, plugins: tuple[PluginFile, ...] = (), log: Path | None = N
                     case Refused(error):
                         raise error
             if not alive:
-                raise RuntimeError(f"the process that answers {type(request).__name__} {child.death()}")
+                told = f"the process that was asked for a {type(request).__name__} {child.death()}"
+                if child.process.exitcode == FAULT:
+                    raise RuntimeError(told)
+                raise BnpbenchError(f"{told}; is the memory limited here, or does something else end processes?")
     finally:
         child.kill()
 

@@ -20,6 +20,7 @@ from bnpbench.execution.progress import Progress
 from bnpbench.execution.stores import Stores
 from bnpbench.report.statistics import outliers
 from bnpbench.results import FINISHED
+from bnpbench.results.store import writing
 from bnpbench.suite import Block, Cell
 
 BUSY_SECONDS = 0.5  # between looks at a block that another run is measuring
@@ -105,7 +106,9 @@ class Sweep:
         """Start a process for the job's next piece."""
         job.piece, job.answered = job.pieces.popleft(), False
         log = job.store.log_path(job.block.id)
-        log.touch()  # named in the results whatever becomes of the process
+        with writing(log):
+            log.parent.mkdir(exist_ok=True)  # someone may have cleared the logs away
+            log.touch()  # named in the results whatever becomes of the process
         request = RunBlock(
             block=job.block,
             cells=job.piece,

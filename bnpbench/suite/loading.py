@@ -17,7 +17,7 @@ from bnpbench.suite.claims import check_claims
 from bnpbench.suite.document import Document, Select
 from bnpbench.suite.expansion import Grid
 from bnpbench.suite.explaining import Fault, closest, explain, listed
-from bnpbench.suite.plugins import PluginFile, load_plugins
+from bnpbench.suite.plugins import PluginFile, load_plugins, plugins_answer
 from bnpbench.suite.reading import Source, read
 from bnpbench.suite.suites import Row, Suite
 
@@ -34,6 +34,11 @@ def load_suite(source: str | Path, *, allow_plugins: bool = False) -> Suite:
     Raises:
         SuiteError: with file, line, key path and the closest valid key where there is one.
     """
+    with plugins_answer():
+        return _load(source, allow_plugins)
+
+
+def _load(source: str | Path, allow_plugins: bool) -> Suite:
     file = read(_path(source))
     document = _document(file)
     plugins = _plugins(file, document, allow_plugins)
