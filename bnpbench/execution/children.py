@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 import types
 from collections.abc import Iterator, Sequence
 from multiprocessing import connection, forkserver
@@ -29,7 +30,8 @@ from bnpbench.suite import PluginFile
 SOCKET_BYTES = 100  # of a socket's address: 108 on Linux, 104 elsewhere
 # Without them glibc returns every temporary over 1 MB to the system, and its pages are faulted in anew each step.
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
-_ENDED = (EOFError, ConnectionError)  # what shows that the other side of a pipe or a socket is gone
+LOST = 255  # exit code that multiprocessing gives where it lost sight of a process
+START_TRIES, START_SECONDS = 4, 0.3  # of a process, where the forkserver was killed
 
 
 class Child:
@@ -43,33 +45,45 @@ class Child:
     Attributes:
         channel: messages from the child; at its end there is ``Done``, ``Refused`` or nothing.
         process: its ``sentinel`` is ready when the process has ended.
-        lost: never: the worker is this process.
 
     Raises:
         BnpbenchError: no process can be started.
     """
 
-    lost = False
-
     def __init__(self, request: Any, plugins: tuple[PluginFile, ...] = (), log: Path | None = None) -> None:
-        start_forkserver()
         context = multiprocessing.get_context("forkserver")
         self.channel, far_end = context.Pipe(duplex=False)
         pickled = request if isinstance(request, bytes) else pickle.dumps(request)
         arguments = (far_end, pickled, plugins, log)
         self.process: BaseProcess = context.Process(target=serve, args=arguments)
         try:
-            with _no_main_module(), uninterrupted():  # a half-sent request would end the forkserver
-                self.process.start()
-        except (OSError, EOFError) as error:
+            self._begin()
+        except BaseException:
             self.channel.close()
-            reason = "the server of child processes ended" if isinstance(error, _ENDED) else error
-            raise BnpbenchError(
-                f"no child process can be started ({reason}); is the memory or the number of processes limited here "
-                "(ulimit -v, -u)? What was finished is kept, the same command goes on from there"
-            ) from error
+            raise
         finally:
             far_end.close()
+
+    def _begin(self) -> None:
+        for left in reversed(range(START_TRIES)):
+            start_forkserver()
+            try:
+                with _no_main_module(), uninterrupted():  # a half-sent request would end the forkserver
+                    self.process.start()
+                return
+            except (EOFError, ConnectionError) as error:  # it was killed, and may not be seen to have ended yet
+                if not left:
+                    raise BnpbenchError(
+                        "no child process can be started: the server that would do it ends each time; is the memory or "
+                        "the number of processes limited here (ulimit -v, -u)? What was finished is kept, the same "
+                        "command goes on from there"
+                    ) from error
+                time.sleep(START_SECONDS)
+
+    @property
+    def lost(self) -> bool:
+        """Whether the forkserver was killed: nobody sees the process end, and its messages may be cut."""
+        return self.process.exitcode == LOST
 
     def alive(self) -> bool:
         """Whether the process goes on; ask before ``messages``: what a dead process sent is all there."""
@@ -90,11 +104,16 @@ class Child:
         if self.process.is_alive():
             self.process.kill()
         self.process.join()
+        if self.lost and self.process.pid is not None:
+            with contextlib.suppress(ProcessLookupError):  # it goes on without its server
+                os.kill(self.process.pid, signal.SIGKILL)
         self.channel.close()
 
     def death(self) -> str:
         """How the process ended, for a person: the signal's name or the exit code."""
         code = self.process.exitcode
+        if code == LOST:
+            return "lost with the server of child processes, which was killed"
         if code is not None and code < 0:
             return f"killed by {signal.Signals(-code).name}"
         return f"ended with exit code {code}"

@@ -197,13 +197,17 @@ class Sweep:
 
     def _lost(self, job: Job) -> None:
         """The worker is gone: the block runs again on another, unless it has cost too many of them."""
+        assert job.run is not None
+        job.run.kill()
         self.losses[job.block.id] += 1
-        where = f"worker {job.worker.name} was lost"
+        where = (
+            f"the process was {job.run.death()}" if job.worker.name is None else f"worker {job.worker.name} was lost"
+        )
         if self.losses[job.block.id] < LOSSES:
             self.running.remove(job)
             job.release.close()
             self.queue.appendleft(job.block)
-            self.progress.note(f"{where}: block {job.block.id} runs again on another")
+            self.progress.note(f"{where}: block {job.block.id} runs again")
             return
         for cell in job.block.cells:
             if cell.key not in job.records:
