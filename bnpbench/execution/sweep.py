@@ -196,18 +196,18 @@ class Sweep:
         self._next(job)
 
     def _lost(self, job: Job) -> None:
-        """The worker is gone: the block runs again on another, unless it has cost too many of them."""
+        """The worker or the server of processes is gone: the block runs again, unless it has cost too many of them."""
         assert job.run is not None
         job.run.kill()
         self.losses[job.block.id] += 1
-        where = (
-            f"the process was {job.run.death()}" if job.worker.name is None else f"worker {job.worker.name} was lost"
-        )
+        where, again = f"the process was {job.run.death()}", "runs again"
+        if job.worker.name is not None:
+            where, again = f"worker {job.worker.name} was lost", "runs again on another"
         if self.losses[job.block.id] < LOSSES:
             self.running.remove(job)
             job.release.close()
             self.queue.appendleft(job.block)
-            self.progress.note(f"{where}: block {job.block.id} runs again")
+            self.progress.note(f"{where}: block {job.block.id} {again}")
             return
         for cell in job.block.cells:
             if cell.key not in job.records:
