@@ -16,6 +16,7 @@ fault is known and turned into an exit code once, in ``bnpbench.cli``.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 
@@ -84,3 +85,26 @@ class NothingToCompare(BnpbenchError):
     """Nothing was measured that answers the question."""
 
     exit_code = 4
+
+
+_NO_MEMORY = (
+    "can't start new thread",
+    "can't allocate memory",
+    "bad_alloc",
+)  # in a RuntimeError of Python's or torch's
+
+
+def refused(error: BaseException) -> BnpbenchError | None:
+    """What the machine refused, as an error that the user can mend: memory, a file, a library; else None."""
+    if isinstance(error, MemoryError) or any(word in str(error) for word in _NO_MEMORY):
+        return BnpbenchError(
+            f"the memory that this process may use is not enough ({error or 'MemoryError'}); end other programs, or "
+            "raise its limits (ulimit -v, the container's)"
+        )
+    if isinstance(error, ImportError) and not str(error.name).startswith("bnpbench"):
+        return BnpbenchError(f"a library cannot be loaded ({error}); install it anew, or raise the limits of memory")
+    if isinstance(error, OSError):
+        reason = error.strerror or str(error) or type(error).__name__
+        place = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+        return BnpbenchError(f"{place}{reason}; make room or raise the limit there, or name another place")
+    return None

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import signal
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NoReturn
 
 from bnpbench.cli.app import app
-from bnpbench.errors import BnpbenchError
+from bnpbench.errors import BnpbenchError, refused
+from bnpbench.streams import open_missing, unfailing
 
 INTERRUPTED, TERMINATED, BUG = 130, 143, 70
 
@@ -23,12 +27,13 @@ class Stopped(BaseException):
 
 def main() -> NoReturn:
     """The console script ``bnpbench``."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # for terminals and names that are not UTF-8
+    open_missing()
+    encoding = sys.stderr.encoding
+    sys.stderr = unfailing(2)
+    sys.stderr.reconfigure(encoding=encoding)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # for terminals and names that are not UTF-8
     code = run(sys.argv[1:])
-    sys.stdout.flush()
-    sys.stderr.flush()
     if "bnpbench.execution.children" in sys.modules:
         from bnpbench.execution.children import stop_forkserver
 
@@ -37,25 +42,52 @@ def main() -> NoReturn:
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command line and give its exit code."""
+    """Run a command line and give its exit code.
+
+    What it prints goes to stdout at its end: a reader that is gone, or a full disk, changes no answer.
+    """
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as for a shell's background jobs
             signal.signal(number, _stop)
     debug = "--debug" in arguments
-    try:
+    result = io.StringIO()
+    code = _guarded(partial(_answer, arguments, result), debug)
+    lost = _guarded(partial(_deliver, result.getvalue()), debug)
+    return lost if lost in (INTERRUPTED, TERMINATED) else code or lost
+
+
+def _answer(arguments: list[str], result: io.StringIO) -> int:
+    with contextlib.redirect_stdout(result):
         code = app(arguments, standalone_mode=False)
+    return code if isinstance(code, int) else 0
+
+
+def _deliver(text: str) -> int:
+    try:
+        sys.stdout.write(text)
         sys.stdout.flush()
-        return code if isinstance(code, int) else 0
+    except BrokenPipeError:  # the reader of stdout has seen enough
+        pass
+    except OSError as error:
+        raise BnpbenchError(f"stdout: cannot be written ({error.strerror}); make room, or use another place") from error
+    return 0
+
+
+def _guarded(work: Callable[[], int], debug: bool) -> int:
+    """The code that the work gives, or that of the error in which it ends."""
+    try:
+        return work()
     except BnpbenchError as error:
         return _fail(error.exit_code, str(error), debug)
     except Stopped as stop:
         return _fail(stop.code, "stopped; what was finished is kept, the same command goes on from there", debug)
-    except BrokenPipeError:  # the reader of stdout has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except SystemExit as end:  # of the shell's completion
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
     except Exception as error:
         if hasattr(error, "format_message"):  # a usage error of the command line
             return _usage(error)
+        if (refusal := refused(error)) is not None:
+            return _fail(refusal.exit_code, str(refusal), debug)
         told = f"a bug in bnpbench: {type(error).__name__}: {error}; `bnpbench --debug COMMAND ...` shows where"
         return _fail(BUG, told, debug)
 

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from bnpbench.cli.output import from_home
+
 
 def check(
     suites: Annotated[
@@ -18,12 +20,15 @@ def check(
     only: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE,...", help="List these cells only.")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="The first so many seeds.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Instead of the suite's.")] = None,
-    out: Annotated[Path, typer.Option(help="Earlier results, for the time estimate.")] = Path("results"),
+    out: Annotated[Path, typer.Option(help="Earlier results, for the time estimate.", callback=from_home)] = Path(
+        "results"
+    ),
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Take two steps of every distinct cell; exit 1 if a loss is not finite.")
     ] = False,
     data_dir: Annotated[
-        Path | None, typer.Option(help="Folder of the data sets, for --smoke; what is absent is generated.")
+        Path | None,
+        typer.Option(help="Folder of the data sets, for --smoke; what is absent is generated.", callback=from_home),
     ] = None,
     allow_plugins: Annotated[
         bool, typer.Option("--allow-plugins", help="Run the Python files that a suite names.")

@@ -7,9 +7,13 @@ from typing import Annotated
 
 import typer
 
+from bnpbench.cli.output import from_home
+
 
 def compact(
-    directory: Annotated[Path, typer.Argument(metavar="[DIR]", help="Folder of results.")] = Path("results"),
+    directory: Annotated[Path, typer.Argument(metavar="[DIR]", help="Folder of results.", callback=from_home)] = Path(
+        "results"
+    ),
 ) -> int:
     """Merge parts, losslessly.
 

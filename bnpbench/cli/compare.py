@@ -7,27 +7,32 @@ from typing import Annotated
 
 import typer
 
+from bnpbench.cli.output import from_home
 from bnpbench.cli.report import Format
 from bnpbench.errors import BnpbenchError
 
 
 def compare(
-    base: Annotated[Path, typer.Argument(help="Folder of results to compare with.")],
-    new: Annotated[Path, typer.Argument(help="Folder of new results.")],
+    base: Annotated[Path, typer.Argument(help="Folder of results to compare with.", callback=from_home)],
+    new: Annotated[Path, typer.Argument(help="Folder of new results.", callback=from_home)],
     more_base: Annotated[
         list[Path] | None,
-        typer.Option("--base", metavar="DIR", help="Another folder of the base, as of another shard."),
+        typer.Option(
+            "--base", metavar="DIR", help="Another folder of the base, as of another shard.", callback=from_home
+        ),
     ] = None,
     more_new: Annotated[
         list[Path] | None,
-        typer.Option("--new", metavar="DIR", help="Another folder of the new results, as of another shard."),
+        typer.Option(
+            "--new", metavar="DIR", help="Another folder of the new results, as of another shard.", callback=from_home
+        ),
     ] = None,
     max_slowdown: Annotated[str, typer.Option(metavar="SHARE", help="A slow-down to complain of, such as 5%.")] = "5%",
     across_machines: Annotated[
         bool, typer.Option("--across-machines", help="Other hardware: compare what does not depend on it.")
     ] = False,
     format: Annotated[Format, typer.Option(help="Of the tables.")] = Format.markdown,  # noqa: A002
-    output: Annotated[Path | None, typer.Option(help="File to write, instead of stdout.")] = None,
+    output: Annotated[Path | None, typer.Option(help="File to write, instead of stdout.", callback=from_home)] = None,
 ) -> int:
     """Compare two runs.
 

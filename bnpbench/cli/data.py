@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
+from bnpbench.cli.output import from_home
+
 data = typer.Typer(help="List the data sets, or fetch one.", rich_markup_mode=None, invoke_without_command=True)
-DataDir = Annotated[Path | None, typer.Option(help="Folder of the data sets.")]
+DataDir = Annotated[Path | None, typer.Option(help="Folder of the data sets.", callback=from_home)]
 
 
 @data.callback()

@@ -1,15 +1,27 @@
-"""Where a command's result goes."""
+"""The paths that a command takes, and where its result goes."""
 
 from __future__ import annotations
 
+import os
+import stat
+import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+from bnpbench.cache import expanded
 from bnpbench.errors import BnpbenchError
 
 
+def from_home(value: Any) -> Any:
+    """An option's path, or list of them, with ``~`` expanded: a shell leaves it in ``--out=~/results``."""
+    if isinstance(value, Path):
+        return expanded(value)
+    return value if value is None else [expanded(path) for path in value]
+
+
 def write(text: str, output: Path | None) -> None:
-    """To stdout, or to a file that appears whole.
+    """To stdout, or to what is named: a file appears whole, behind a link too; a device or a pipe is written to.
 
     Raises:
         BnpbenchError: the file cannot be written.
@@ -19,15 +31,39 @@ def write(text: str, output: Path | None) -> None:
         return
     if output.is_dir():  # as "", "." and "/" are
         raise BnpbenchError(f"--output {output}: this is a folder; name a file in it")
-    temporary = output.with_name(f".{output.name}.tmp")
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
-        temporary.replace(output)
+        _write(text + "\n", output)
     except OSError as error:
+        raise BnpbenchError(f"--output {output}: cannot be written ({error.strerror})") from error
+
+
+def _write(text: str, output: Path) -> None:
+    try:
+        there = output.stat()
+    except FileNotFoundError:
+        there = None
+    if there is not None:
+        for number, stream in ((1, sys.stdout), (2, sys.stderr)):  # as /dev/stdout is
+            with suppress(OSError):
+                if os.path.samestat(there, os.fstat(number)):
+                    stream.write(text)
+                    return
+        if not stat.S_ISREG(there.st_mode):
+            output.write_text(text, encoding="utf-8", errors="backslashreplace")
+            return
+    place = output.resolve()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    temporary = place.with_name(f".{place.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("x", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+        if there is not None:
+            temporary.chmod(stat.S_IMODE(there.st_mode))
+        temporary.replace(place)
+    except BaseException:
         with suppress(OSError):
             temporary.unlink()
-        raise BnpbenchError(f"--output {output}: cannot be written ({error.strerror})") from error
+        raise
 
 
 def make_folder(folder: Path, option: str) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from bnpbench.cli.output import from_home
 from bnpbench.cli.report import Format
 from bnpbench.errors import BnpbenchError
 
@@ -29,8 +31,10 @@ def profile(
     compare: Annotated[str | None, typer.Option(metavar="A,B", help="Methods to set side by side.")] = None,
     steps: Annotated[int, typer.Option(min=1, help="Steps to look at, with torch.")] = 50,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:i.")] = "auto",
-    data_dir: Annotated[Path | None, typer.Option(help="Folder of the data sets.")] = None,
-    output: Annotated[Path, typer.Option(help="Folder for traces and flame graphs.")] = Path("profile"),
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of the data sets.", callback=from_home)] = None,
+    output: Annotated[Path, typer.Option(help="Folder for traces and flame graphs.", callback=from_home)] = Path(
+        "profile"
+    ),
     format: Annotated[Format, typer.Option(help="Of the tables, with torch.")] = Format.markdown,  # noqa: A002
     allow_plugins: Annotated[
         bool, typer.Option("--allow-plugins", help="Run the Python files that a suite names.")
@@ -58,7 +62,7 @@ def profile(
     else:
         files = []
         for cell in cells:
-            made, reason = inspection.sample(loaded, cell, data_dir, gpu, output)
+            made, reason = inspection.sample(loaded, cell, data_dir, gpu, output, partial(print, file=sys.stderr))
             files += made
             if reason:
                 print(f"warning: {cell.label}: {reason}", file=sys.stderr)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bnpbench.cli.output import from_home
+
 if TYPE_CHECKING:
     from bnpbench.results import Results
 
@@ -24,10 +26,14 @@ class Format(StrEnum):
 
 
 def report(
-    folders: Annotated[list[Path] | None, typer.Argument(metavar="[DIR...]", help="Folders of results.")] = None,
+    folders: Annotated[
+        list[Path] | None, typer.Argument(metavar="[DIR...]", help="Folders of results.", callback=from_home)
+    ] = None,
     format: Annotated[Format, typer.Option(help="Of the report.")] = Format.markdown,  # noqa: A002
-    output: Annotated[Path | None, typer.Option(help="File to write, instead of stdout.")] = None,
-    figures: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for figures, as SVG and PNG.")] = None,
+    output: Annotated[Path | None, typer.Option(help="File to write, instead of stdout.", callback=from_home)] = None,
+    figures: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for figures, as SVG and PNG.", callback=from_home)
+    ] = None,
     fail_on_claims: Annotated[
         bool, typer.Option("--fail-on-claims", help="Exit 1 if a claim fails, 4 if one has no data.")
     ] = False,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bnpbench.cli.output import from_home
 from bnpbench.errors import BnpbenchError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ SOME_FAILED = 3
 
 def run(
     suites: Annotated[list[str], typer.Argument(metavar="SUITE...", help="Suite files, or names of shipped suites.")],
-    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("results"),
+    out: Annotated[Path, typer.Option(help="Folder of the results.", callback=from_home)] = Path("results"),
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:i.")] = "auto",
     only: Annotated[
         list[str] | None,
@@ -27,7 +28,7 @@ def run(
     ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="The first so many seeds.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Instead of the suite's; the report says so.")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Folder of the data sets.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of the data sets.", callback=from_home)] = None,
     offline: Annotated[bool, typer.Option("--offline", help="Fetch no data.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure finished cells again.")] = False,
     timeout: Annotated[float | None, typer.Option(min=0.001, help="Seconds a cell.")] = None,

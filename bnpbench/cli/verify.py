@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from bnpbench.cli.output import from_home
+
 
 def verify(
     statements: Annotated[
@@ -15,7 +17,7 @@ def verify(
     data: Annotated[
         str | None, typer.Option(metavar="NAME", help="Try them on this data set's activations too.")
     ] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Folder of the data sets.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of the data sets.", callback=from_home)] = None,
     trials: Annotated[int, typer.Option(min=1, help="Random instances a statement is tried on.")] = 60,
     seed: Annotated[int, typer.Option(min=0, help="Of all random numbers.")] = 0,
 ) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from bnpbench.cache import user_cache
+from bnpbench.cache import expanded, user_cache
 from bnpbench.errors import DataError
 
 VARIABLE = "BNPBENCH_DATA"
@@ -15,9 +15,9 @@ OFFLINE = "BNPBENCH_OFFLINE"
 def root(flag: Path | None = None) -> Path:
     """The folder of the data sets: the flag, else ``BNPBENCH_DATA``, else the user's cache folder."""
     if flag is not None:
-        return flag
+        return expanded(flag)
     if os.environ.get(VARIABLE):
-        return Path(os.environ[VARIABLE])
+        return expanded(os.environ[VARIABLE])
     return user_cache() / "data"
 
 

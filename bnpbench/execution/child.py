@@ -14,9 +14,12 @@ from multiprocessing import connection, parent_process
 from pathlib import Path
 from typing import Any
 
-from bnpbench.errors import BnpbenchError, ResultsError
+from bnpbench.errors import BnpbenchError, ResultsError, refused
 from bnpbench.execution.messages import Done, Preflight, Probe, Profile, Refused, RunBlock, Smoke
+from bnpbench.streams import unfailing
 from bnpbench.suite import PluginFile, load_plugins
+
+FAULT = 70  # exit code of a child that met an error of a kind that nobody foresaw
 
 
 def serve(channel: connection.Connection, pickled: bytes, plugins: tuple[PluginFile, ...], log: Path | None) -> None:
@@ -24,19 +27,24 @@ def serve(channel: connection.Connection, pickled: bytes, plugins: tuple[PluginF
 
     The request may hold options that a plugin defines, so the plugins are loaded before it is read.
 
-    An error of any other kind is printed to the log and ends the process with exit code 1.
+    What the machine refuses is an answer too, but to a block: that costs its cells, as any other error does, which is
+    printed to the log and ends the process with the exit code FAULT.
     """
+    request = None
     try:
         _prepare(log)
         if plugins:
             load(plugins)
-        channel.send(Done(_answer(channel, pickle.loads(pickled))))
+        request = pickle.loads(pickled)
+        channel.send(Done(_answer(channel, request)))
     except BnpbenchError as error:
         channel.send(Refused(error))
-    except BaseException:
+    except BaseException as error:
         traceback.print_exc()
-        sys.stderr.flush()
-        os._exit(1)
+        refusal = None if isinstance(request, RunBlock) else refused(error)
+        if refusal is not None:
+            channel.send(Refused(refusal))
+        os._exit(FAULT)
 
 
 def load(plugins: tuple[PluginFile, ...]) -> None:
@@ -87,6 +95,7 @@ def _prepare(log: Path | None) -> None:
         os.dup2(file, 1)
         os.dup2(file, 2)
         os.close(file)
+    sys.stdout, sys.stderr = unfailing(1), unfailing(2)  # what a plugin prints to a full disk ends no cell
     faulthandler.enable(file=2)
     threading.Thread(target=watch_parent, daemon=True).start()
 

@@ -6,23 +6,32 @@ import contextlib
 import multiprocessing
 import os
 import pickle
+import shutil
 import signal
 import sys
+import tempfile
+import time
 import types
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import connection, forkserver
 from multiprocessing.process import BaseProcess
+from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from typing import Any
 
 from bnpbench.cache import user_cache
-from bnpbench.execution.child import serve
+from bnpbench.errors import BnpbenchError
+from bnpbench.execution.child import FAULT, serve
 from bnpbench.execution.interruption import uninterrupted
 from bnpbench.execution.messages import Done, Refused
+from bnpbench.streams import open_missing
 from bnpbench.suite import PluginFile
 
+SOCKET_BYTES = 100  # of a socket's address: 108 on Linux, 104 elsewhere
 # Without them glibc returns every temporary over 1 MB to the system, and its pages are faulted in anew each step.
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
+LOST = 255  # exit code that multiprocessing gives where it lost sight of a process
+START_TRIES, START_SECONDS = 4, 0.3  # of a process, where the forkserver was killed
 
 
 class Child:
@@ -36,21 +45,45 @@ class Child:
     Attributes:
         channel: messages from the child; at its end there is ``Done``, ``Refused`` or nothing.
         process: its ``sentinel`` is ready when the process has ended.
-        lost: never: the worker is this process.
+
+    Raises:
+        BnpbenchError: no process can be started.
     """
 
-    lost = False
-
     def __init__(self, request: Any, plugins: tuple[PluginFile, ...] = (), log: Path | None = None) -> None:
-        start_forkserver()
         context = multiprocessing.get_context("forkserver")
         self.channel, far_end = context.Pipe(duplex=False)
         pickled = request if isinstance(request, bytes) else pickle.dumps(request)
         arguments = (far_end, pickled, plugins, log)
         self.process: BaseProcess = context.Process(target=serve, args=arguments)
-        with _no_main_module(), uninterrupted():  # a half-sent request would end the forkserver
-            self.process.start()
-        far_end.close()
+        try:
+            self._begin()
+        except BaseException:
+            self.channel.close()
+            raise
+        finally:
+            far_end.close()
+
+    def _begin(self) -> None:
+        for left in reversed(range(START_TRIES)):
+            start_forkserver()
+            try:
+                with _no_main_module(), uninterrupted():  # a half-sent request would end the forkserver
+                    self.process.start()
+                return
+            except (EOFError, ConnectionError) as error:  # it was killed, and may not be seen to have ended yet
+                if not left:
+                    raise BnpbenchError(
+                        "no child process can be started: the server that would do it ends each time; is the memory or "
+                        "the number of processes limited here (ulimit -v, -u)? What was finished is kept, the same "
+                        "command goes on from there"
+                    ) from error
+                time.sleep(START_SECONDS)
+
+    @property
+    def lost(self) -> bool:
+        """Whether the forkserver was killed: nobody sees the process end, and its messages may be cut."""
+        return self.process.exitcode == LOST
 
     def alive(self) -> bool:
         """Whether the process goes on; ask before ``messages``: what a dead process sent is all there."""
@@ -71,11 +104,16 @@ class Child:
         if self.process.is_alive():
             self.process.kill()
         self.process.join()
+        if self.lost and self.process.pid is not None:
+            with contextlib.suppress(ProcessLookupError):  # it goes on without its server
+                os.kill(self.process.pid, signal.SIGKILL)
         self.channel.close()
 
     def death(self) -> str:
         """How the process ended, for a person: the signal's name or the exit code."""
         code = self.process.exitcode
+        if code == LOST:
+            return "lost with the server of child processes, which was killed"
         if code is not None and code < 0:
             return f"killed by {signal.Signals(-code).name}"
         return f"ended with exit code {code}"
@@ -83,9 +121,22 @@ class Child:
 
 def start_forkserver(modules: Sequence[str] = ()) -> None:
     """Start it if it does not run: it imports torch, and ``modules``, for all children while this process goes on."""
+    open_missing()  # a daemon's are closed, and the children's pipes would take their numbers
+    _choose_folder()
     multiprocessing.set_forkserver_preload(["bnpbench.execution.preload", *modules])
     with _environment(MALLOC | _compile_cache()), _no_main_module():
         forkserver.ensure_running()
+
+
+def _choose_folder() -> None:
+    """Let multiprocessing put its sockets below /tmp where the name of the temporary folder leaves no room for them."""
+    before = tempfile.tempdir
+    if len(os.fsencode(tempfile.gettempdir())) > SOCKET_BYTES - len("/pymp-12345678/listener-12345678"):
+        tempfile.tempdir = "/tmp"
+    try:
+        get_temp_dir()
+    finally:
+        tempfile.tempdir = before
 
 
 def _compile_cache() -> dict[str, str]:
@@ -105,9 +156,10 @@ def stop_forkserver() -> None:
     pid = getattr(forkserver._forkserver, "_forkserver_pid", None)
     if pid is not None:
         os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(get_temp_dir(), ignore_errors=True)  # multiprocessing would at an exit of another kind
 
 
-class ChildDied(RuntimeError):
+class ChildDied(BnpbenchError):
     """A process ended before it had answered."""
 
 
@@ -140,7 +192,10 @@ def ask(
                     case _:
                         told(message)
             if not alive:
-                raise ChildDied(f"the process that answers {type(request).__name__} {child.death()}")
+                text = f"the process that was asked for a {type(request).__name__} {child.death()}"
+                if child.process.exitcode == FAULT:
+                    raise RuntimeError(text)
+                raise ChildDied(f"{text}; is the memory limited here, or does something else end processes?")
     finally:
         child.kill()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from bnpbench.cache import expanded
+
 
 @dataclass(frozen=True)
 class Options:
@@ -39,6 +41,10 @@ class Options:
     jobs: int = 1
     shard: tuple[int, int] | None = None
     cluster: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "out", expanded(self.out))
+        object.__setattr__(self, "data_dir", self.data_dir and expanded(self.data_dir))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from typing import Any
 
 from bnpbench import datasets, methods, networks
 from bnpbench.datasets.table import Dataset, Shape
+from bnpbench.suite import data_shape
 from bnpbench.suite.plugins import REGISTERED
 
 
@@ -35,7 +36,7 @@ def _network(cls: Any) -> networks.Builder:
 
 def _dataset(cls: Any) -> Dataset:
     def describe(options: Any, root: Any) -> Shape:
-        known = options.shape()
+        known = data_shape(options)
         return Shape(known.input, known.classes, known.train, known.test)
 
     return Dataset(describe=describe, load=lambda options, root: options.load(), source=cls.__doc__ or cls.__name__)

@@ -1,12 +1,15 @@
 """What the forkserver imports once for all children. Imports only: a tensor operation here would start
 OpenMP's threads, which do not survive the fork, and every child would hang."""
 
-import torch
-import torch._dynamo  # noqa: F401
-import torchvision  # noqa: F401
+import contextlib
 
-import bnpbench.datasets.table
-import bnpbench.execution.block
-import bnpbench.execution.preflight
-import bnpbench.execution.ranks
-import bnpbench.execution.smoke  # noqa: F401
+with contextlib.suppress(Exception):  # as where memory is limited: the child that needs it tells what is the matter
+    import torch
+    import torch._dynamo  # noqa: F401
+    import torchvision  # noqa: F401
+
+    import bnpbench.datasets.table
+    import bnpbench.execution.block
+    import bnpbench.execution.preflight
+    import bnpbench.execution.ranks
+    import bnpbench.execution.smoke  # noqa: F401

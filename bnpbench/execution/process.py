@@ -11,6 +11,7 @@ import torch
 
 from bnpbench.errors import NotApplicable
 from bnpbench.suite import Settings
+from bnpbench.suite.plugins import place_of
 from bnpbench.training import precision
 
 
@@ -34,12 +35,22 @@ def failure(error: Exception) -> tuple[str, str]:
     """Status and message of a cell that ended in an exception."""
     if isinstance(error, NotApplicable):
         return "not-applicable", str(error)
-    text = " ".join(f"{type(error).__name__}: {error}".split())
+    place = place_of(error)
+    where = "" if place is None else f" ({place.file.name}:{place.line})"
+    text = " ".join(f"{type(error).__name__}: {error}{where}".split())
     memory = isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in text
     if not memory:
-        return "error", text[:1000]
+        return "error", shortened(text, 1000)
     free = psutil.virtual_memory().available
-    return "oom", f"{text[:800]} ({free / 2**30:.1f} GiB were free in the host's memory)"
+    return "oom", f"{shortened(text, 800)} ({free / 2**30:.1f} GiB were free in the host's memory)"
+
+
+def shortened(text: str, length: int) -> str:
+    """At most so many characters of a message: its first words say what failed, its end says why."""
+    if len(text) <= length:
+        return text
+    head = length // 5
+    return f"{text[:head]} ... {text[len(text) - (length - head - 5) :]}"
 
 
 def random_state() -> dict[str, Any]:

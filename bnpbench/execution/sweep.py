@@ -20,6 +20,7 @@ from bnpbench.execution.progress import Progress
 from bnpbench.execution.stores import Stores
 from bnpbench.report.statistics import outliers
 from bnpbench.results import FINISHED
+from bnpbench.results.store import writing
 from bnpbench.suite import Block, Cell
 
 BUSY_SECONDS = 0.5  # between looks at a block that another run is measuring
@@ -105,7 +106,9 @@ class Sweep:
         """Start a process for the job's next piece."""
         job.piece, job.answered = job.pieces.popleft(), False
         log = job.store.log_path(job.block.id)
-        log.touch()  # named in the results whatever becomes of the process
+        with writing(log):
+            log.parent.mkdir(exist_ok=True)  # someone may have cleared the logs away
+            log.touch()  # named in the results whatever becomes of the process
         request = RunBlock(
             block=job.block,
             cells=job.piece,
@@ -193,14 +196,18 @@ class Sweep:
         self._next(job)
 
     def _lost(self, job: Job) -> None:
-        """The worker is gone: the block runs again on another, unless it has cost too many of them."""
+        """The worker or the server of processes is gone: the block runs again, unless it has cost too many of them."""
+        assert job.run is not None
+        job.run.kill()
         self.losses[job.block.id] += 1
-        where = f"worker {job.worker.name} was lost"
+        where, again = f"the process was {job.run.death()}", "runs again"
+        if job.worker.name is not None:
+            where, again = f"worker {job.worker.name} was lost", "runs again on another"
         if self.losses[job.block.id] < LOSSES:
             self.running.remove(job)
             job.release.close()
             self.queue.appendleft(job.block)
-            self.progress.note(f"{where}: block {job.block.id} runs again on another")
+            self.progress.note(f"{where}: block {job.block.id} {again}")
             return
         for cell in job.block.cells:
             if cell.key not in job.records:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bnpbench.errors import BnpbenchError
@@ -21,8 +23,9 @@ from bnpbench.results.store import folder_name
 from bnpbench.suite import Cell, Suite
 
 SHOWN = 15  # operators in the table
-RATE = 200  # samples a second
+RATE = 50  # samples a second: each stops the process, with native frames for milliseconds
 SECONDS = 8.0  # of steps under the sampling profiler
+PATIENCE = 120.0  # seconds for one graph: Python and torch start slowly under the profiler
 FORMATS = {"flamegraph": "svg", "speedscope": "speedscope.json"}
 REMEDY = (
     "run as root, give the container the capability SYS_PTRACE, or set kernel.yama.ptrace_scope to 0 or 1; the "
@@ -80,8 +83,13 @@ def profile(
     return Chapter(suite.name, "", (Section(title, tables=tables, level=1),)), traces
 
 
-def sample(suite: Suite, cell: Cell, data_dir: Path | None, gpu: int, folder: Path) -> tuple[list[Path], str | None]:
+def sample(
+    suite: Suite, cell: Cell, data_dir: Path | None, gpu: int, folder: Path, tell: Callable[[str], None]
+) -> tuple[list[Path], str | None]:
     """Flame graphs by py-spy: the files, and why some are missing, if any.
+
+    Args:
+        tell: is told what happens, as each graph takes its time.
 
     Raises:
         BnpbenchError: a cell that cannot be run.
@@ -102,9 +110,10 @@ def sample(suite: Suite, cell: Cell, data_dir: Path | None, gpu: int, folder: Pa
             record = [tool, "record", "--format", format, "--rate", str(RATE), "--output", str(path)]
             native = [[*record, "--native", "--", *work]] if sys.platform == "linux" else []
             for command in [*native, [*record, "--", *work]]:
-                done = subprocess.run(command, capture_output=True, text=True, check=False)
-                told = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-                if done.returncode == 0 and path.is_file() and path.stat().st_size:
+                frames = "with native frames" if "--native" in command else "Python's frames"
+                tell(f"{cell.label}: {format}, {frames}: {SECONDS:g} s of steps, at most {PATIENCE:g} s with the start")
+                code, told = _within(PATIENCE, command)
+                if code == 0 and path.is_file() and path.stat().st_size:
                     if not end.exists():  # a graph of the start alone
                         path.unlink()
                         return made, f"the steps could not be run ({told})"
@@ -112,6 +121,21 @@ def sample(suite: Suite, cell: Cell, data_dir: Path | None, gpu: int, folder: Pa
                     break
                 reason = f"py-spy could not look at the process ({told}); {REMEDY}"
     return made, None if len(made) == len(FORMATS) else reason
+
+
+def _within(seconds: float, command: Sequence[str]) -> tuple[int | None, str]:
+    """The exit code of a command and the last line it said; it and its children end after so many seconds."""
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True
+    ) as process:
+        try:
+            _, said = process.communicate(timeout=seconds)
+            return process.returncode, (said.strip().splitlines() or ["no reason given"])[-1]
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            return None, f"it did not end within {seconds:g} s"
 
 
 def _check(suite: Suite, cells: Sequence[Cell], data_dir: Path | None) -> None:

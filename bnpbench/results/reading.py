@@ -11,6 +11,7 @@ from urllib.parse import unquote
 import pandas as pd
 import pyarrow as pa
 
+from bnpbench.cache import expanded
 from bnpbench.errors import NothingToCompare, ResultsError
 from bnpbench.results.folder import read_environment
 from bnpbench.results.part import DamagedError, read_json
@@ -59,18 +60,19 @@ def read_results(*directories: str | Path) -> Results:
     """
     if not directories:
         raise ResultsError("no folder of results was named")
-    for directory in directories:
-        if not Path(directory).is_dir():
+    folders = [expanded(directory) for directory in directories]
+    for directory in folders:
+        if not directory.is_dir():
             raise ResultsError(f"{directory}: there is no such folder of results; name one that `bnpbench run` wrote")
     reading = _Reading()
-    for directory in directories:
+    for directory in folders:
         try:
-            for suite_folder in _suite_folders(Path(directory)):
+            for suite_folder in _suite_folders(directory):
                 reading.read_suite(suite_folder)
         except OSError as error:
             raise ResultsError(f"{error.filename or directory}: cannot be read ({error.strerror or error})") from error
     if not (reading.tables["cells"] or reading.suites or reading.damaged):
-        places = ", ".join(str(directory) for directory in directories)
+        places = ", ".join(map(str, folders))
         raise NothingToCompare(f"{places}: no results in here; write some with `bnpbench run SUITE --out FOLDER`")
     return reading.results()
 

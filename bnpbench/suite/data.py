@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
+from pathlib import Path
 
+from bnpbench.errors import SuiteError
 from bnpbench.suite.plugins import DatasetPlugin
 from bnpbench.suite.settings import Settings
 from bnpbench.suite.vocabulary import ImageNet, StoredData, Synthetic
@@ -30,14 +33,31 @@ DATASETS = {
 
 
 def data_shape(options: StoredData | Synthetic | ImageNet | DatasetPlugin) -> DataShape:
-    """The shape of any data set; ImageNet's is that of ILSVRC 2012 at the size asked for."""
+    """The shape of any data set; ImageNet's is that of ILSVRC 2012 at the size asked for.
+
+    Raises:
+        SuiteError: a plugin's ``shape()`` gives something else.
+    """
     if isinstance(options, Synthetic):
         return DataShape(options.shape, options.classes, options.train, options.test)
     if isinstance(options, ImageNet):
         return DataShape((3, options.size, options.size), 1000, 1_281_167, 50_000)
     if isinstance(options, DatasetPlugin):
-        return options.shape()
+        return _told(options)
     return DATASETS[options.kind]
+
+
+def _told(plugin: DatasetPlugin) -> DataShape:
+    shape = plugin.shape()
+    if isinstance(shape, DataShape):
+        return shape
+    code = getattr(inspect.unwrap(type(plugin).shape), "__code__", None)
+    told = "give a bnpbench.suite.DataShape(input, classes, train, test)"
+    raise SuiteError(
+        f"{type(plugin).__name__}.shape gave {shape!r:.80}; {told}",
+        file=code and Path(code.co_filename),
+        line=code and code.co_firstlineno,
+    )
 
 
 def split_sizes(settings: Settings) -> tuple[int, int]:

@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 from pydantic import ValidationError
 
+from bnpbench.cache import expanded
 from bnpbench.errors import SuiteError
 from bnpbench.suite.checks import check_devices, check_labels, check_settings, groups
 from bnpbench.suite.claims import check_claims
 from bnpbench.suite.document import Document, Select
 from bnpbench.suite.expansion import Grid
 from bnpbench.suite.explaining import Fault, closest, explain, listed
-from bnpbench.suite.plugins import PluginFile, load_plugins
+from bnpbench.suite.plugins import PluginFile, load_plugins, plugins_answer
 from bnpbench.suite.reading import Source, read
 from bnpbench.suite.suites import Row, Suite
 
@@ -33,6 +34,11 @@ def load_suite(source: str | Path, *, allow_plugins: bool = False) -> Suite:
     Raises:
         SuiteError: with file, line, key path and the closest valid key where there is one.
     """
+    with plugins_answer():
+        return _load(source, allow_plugins)
+
+
+def _load(source: str | Path, allow_plugins: bool) -> Suite:
     file = read(_path(source))
     document = _document(file)
     plugins = _plugins(file, document, allow_plugins)
@@ -78,7 +84,7 @@ def shipped_suites() -> dict[str, Path]:
 
 def _path(source: str | Path) -> Path:
     if isinstance(source, Path) or source.endswith(".toml") or "/" in source or os.sep in source:
-        return Path(source)
+        return expanded(source)
     shipped = shipped_suites()
     if source not in shipped:
         message = f"no suite {source!r} ships with bnpbench; there are: {listed(shipped)}; for a file give its path"

@@ -10,7 +10,9 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Sequence
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union
 
 from pydantic import BeforeValidator, Field
 
-from bnpbench.errors import SuiteError
+from bnpbench.errors import BnpbenchError, SuiteError
 from bnpbench.suite.options import SETTINGS, alternatives, kinds
 from bnpbench.suite.settings import Settings
 from bnpbench.suite.vocabulary import Labelled, Options, kind_or_table
@@ -63,7 +65,7 @@ class DatasetPlugin(Options):
 
     def shape(self) -> DataShape:
         """What is known of it before anything is loaded."""
-        raise NotImplementedError(f"{type(self).__name__} defines no shape()")
+        raise SuiteError(f"{type(self).__name__} defines no shape()")
 
     def load(self) -> Any:
         """Training examples (n, *shape) in float32 and labels (n,) in int64, then the same for the test."""
@@ -72,6 +74,7 @@ class DatasetPlugin(Options):
 
 SETTING_OF: dict[type[Options], str] = {MethodPlugin: "method", NetworkPlugin: "network", DatasetPlugin: "dataset"}
 _BUILT_IN = {setting: SETTINGS[setting] for setting in SETTING_OF.values()}
+_MODULE = "bnpbench_plugin_"  # begins the names of their modules
 REGISTERED: dict[tuple[str, str], type[Options]] = {}
 """(setting, kind) → the plugin class that was loaded last."""
 
@@ -106,7 +109,7 @@ def _is_plugin(candidate: Any) -> bool:
 
 def _run(file: PluginFile) -> ModuleType:
     """The file as a module, run once for each content; its name lets other processes unpickle its classes."""
-    name = f"bnpbench_plugin_{file.sha256[:16]}"
+    name = f"{_MODULE}{file.sha256[:16]}"
     if name in sys.modules:
         return sys.modules[name]
     content = file.path.read_bytes()
@@ -118,10 +121,43 @@ def _run(file: PluginFile) -> ModuleType:
     sys.modules[name] = module
     try:
         exec(compile(content, str(file.path), "exec"), module.__dict__)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise SuiteError(f"{file.path}: does not run: {type(error).__name__}: {error}") from error
+        place = place_of(error)
+        line = error.lineno if isinstance(error, SyntaxError) else place and place.line
+        raise SuiteError(f"does not run: {type(error).__name__}: {error}", file=file.path, line=line) from error
     return module
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an error came from in a plugin: file, line, and the function's name."""
+
+    file: Path
+    line: int
+    function: str
+
+
+def place_of(error: BaseException) -> Place | None:
+    """The place in a plugin that an error came from; None where it came from elsewhere."""
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        if str(frame.f_globals.get("__name__")).startswith(_MODULE):
+            return Place(Path(frame.f_code.co_filename), line, frame.f_code.co_qualname)
+    return None
+
+
+@contextmanager
+def plugins_answer() -> Iterator[None]:
+    """Turns an error out of a plugin's code into a SuiteError that names file, line and function."""
+    try:
+        yield
+    except BnpbenchError:
+        raise
+    except Exception as error:
+        if (place := place_of(error)) is None:
+            raise
+        told = f"{place.function} raised {type(error).__name__}: {error}"
+        raise SuiteError(told, file=place.file, line=place.line) from error
 
 
 def _register(file: PluginFile, cls: type[Options]) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,6 +102,52 @@ def test_a_child_that_crashes_costs_its_cell_only(running: subprocess.Popen[str]
     assert "SIGSEGV" in output
     log = next(tmp_path.glob("results/tiny/*/logs")).parent / crashed.log.iloc[0]
     assert log.is_file()
+
+
+def test_a_server_of_processes_that_is_killed_costs_no_cell(
+    running: subprocess.Popen[str], tmp_path: Path, undisturbed: Path
+) -> None:
+    server = next(p for p in below(running.pid, generation=1) if "forkserver" in " ".join(p.cmdline()))
+    at_work = server.children()
+    server.kill()
+    _, errors = running.communicate(timeout=120)
+    assert running.returncode == 0, errors
+    assert "bug" not in errors
+    _, alive = psutil.wait_procs(at_work, timeout=5)
+    assert not alive
+    assert_complete(tmp_path, undisturbed)
+
+
+def test_logs_may_be_cleared_away_while_it_runs(running: subprocess.Popen[str], tmp_path: Path) -> None:
+    (logs,) = tmp_path.glob("results/tiny/*/logs")
+    shutil.rmtree(logs)
+    _, errors = running.communicate(timeout=120)
+    assert running.returncode == 0, errors
+    assert set(read_results(tmp_path / "results").cells.status) == {"ok"}
+
+
+def test_a_folder_that_is_removed_while_it_runs_is_no_bug(running: subprocess.Popen[str], tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path / "results" / "tiny")
+    _, errors = running.communicate(timeout=120)
+    assert running.returncode == 2, errors
+    assert "results cannot be written here" in errors
+
+
+def test_a_long_name_of_the_temporary_folder_is_none_of_a_socket(tmp_path: Path) -> None:
+    folder = tmp_path / ("t" * 120)
+    folder.mkdir()
+    done = bnpbench("run", suite(tmp_path), cwd=tmp_path, env={"TMPDIR": str(folder)})
+    assert done.returncode == 0, done.stderr
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("kilobytes", [700_000, 3_000_000])
+def test_little_memory_is_no_bug(kilobytes: int, tmp_path: Path) -> None:
+    command = f"ulimit -v {kilobytes}; exec {sys.executable} -m bnpbench run {suite(tmp_path)} --quiet"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "ulimit -v" in done.stderr or "memory" in done.stderr
+    assert "bug in bnpbench" not in done.stderr
 
 
 LONG = """

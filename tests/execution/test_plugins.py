@@ -133,6 +133,52 @@ def test_a_plugin_that_does_not_fit_is_named(tmp_path: Path, plugin: str, word: 
         load_suite(write(tmp_path, plugin=plugin), allow_plugins=True)
 
 
+def line_of(text: str, plugin: str = PLUGIN) -> int:
+    return plugin[: plugin.index(text)].count("\n") + 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("return DataShape((6,), 2, 300, 100)", "return {}['rows']", r"Signs\.shape raised KeyError: 'rows'"),
+        ("return DataShape((6,), 2, 300, 100)", "raise SystemError('x')", r"Signs\.shape raised SystemError: x"),
+        ("def shape(self):", "def no_shape(self):", r"Signs defines no shape\(\)"),
+    ],
+)
+def test_a_plugin_that_fails_when_asked_is_named(tmp_path: Path, old: str, new: str, said: str) -> None:
+    place = rf"mine\.py:{line_of(old)}: " if "return" in old else ""
+    with pytest.raises(SuiteError, match=place + said):
+        load_suite(write(tmp_path, plugin=PLUGIN.replace(old, new)), allow_plugins=True)
+
+
+def test_a_plugin_that_gives_a_tuple_is_named(tmp_path: Path) -> None:
+    plugin = PLUGIN.replace("return DataShape((6,), 2, 300, 100)", "return (6,), 2, 300, 100")
+    line = line_of("def shape(self):")
+    with pytest.raises(SuiteError, match=rf"mine\.py:{line}: Signs\.shape gave \(\(6,\), 2, 300, 100\); give a "):
+        load_suite(write(tmp_path, plugin=plugin), allow_plugins=True)
+
+
+@pytest.mark.parametrize("statement", ["raise KeyError('x')", "import sys; sys.exit(0)", "x = ("])
+def test_a_plugin_that_does_not_run_is_named_with_its_line(tmp_path: Path, statement: str) -> None:
+    with pytest.raises(SuiteError, match=r"mine\.py:3: does not run"):
+        load_suite(write(tmp_path, plugin=f"x = 1\ny = 2\n{statement}\n"), allow_plugins=True)
+
+
+def test_options_of_a_plugin_that_fail_are_named(tmp_path: Path) -> None:
+    check = """
+    @field_validator("eps")
+    @classmethod
+    def known(cls, value):
+        return {}[value]
+"""
+    plugin = "from pydantic import field_validator\n" + PLUGIN.replace(
+        "    eps: float = 1e-6\n", f"    eps: float = 1e-6\n{check}"
+    )
+    line = line_of("return {}[value]", plugin)
+    with pytest.raises(SuiteError, match=rf"mine\.py:{line}: RmsNorm\.known raised KeyError"):
+        load_suite(write(tmp_path, plugin=plugin), allow_plugins=True)
+
+
 def test_a_plugin_outside_the_suites_folder_is_refused(tmp_path: Path) -> None:
     inner = tmp_path / "inner"
     inner.mkdir()
@@ -150,7 +196,8 @@ def test_a_fault_in_a_plugin_ends_its_cell_only(tmp_path: Path) -> None:
     cells = results.cells.set_index("label")
     assert cells.status["vanilla"] == "ok"
     assert cells.status["faulty"] == "error"
-    assert "ArithmeticError: no such number" in cells.message["faulty"]
+    line = line_of("raise ArithmeticError")
+    assert cells.message["faulty"] == f"ArithmeticError: no such number (mine.py:{line})"
     assert cells.status["faulty(how=build)"] == "error"
     assert "RMSNrm" in cells.message["faulty(how=build)"]
     assert cells.status["faulty(how=exit)"] == "crashed"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote
 
+from bnpbench.cache import expanded
 from bnpbench.report.view import View
 from bnpbench.results.schema import SCHEMAS
 
@@ -67,7 +68,7 @@ def _places(view: View, folder: Path) -> Iterable[Path]:
 
 
 def _address(place: Path, base: Path) -> str | None:
-    here, there, home = base.resolve(), place.resolve(), Path.home()
+    here, there, home = base.resolve(), place.resolve(), expanded("~")
     shared = Path(os.path.commonpath([here, there]))
     if shared != home and home.is_relative_to(shared):
         return None  # a user's name would stand in the page

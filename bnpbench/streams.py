@@ -1,0 +1,38 @@
+"""The standard streams: always there, and never a reason to end."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from typing import Any
+
+
+def open_missing() -> None:
+    """Open what is closed of the descriptors 0, 1 and 2 on the null device: else the next file takes its number."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest that is free: this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115 - as long as the process
+
+
+def unfailing(number: int) -> io.TextIOWrapper:
+    """A line-buffered text stream on a descriptor, from which what cannot be written is dropped.
+
+    For what is said beside the result, whose reader may be gone or whose disk full.
+    """
+    raw = _Unfailing(number, "w", closefd=False)
+    return io.TextIOWrapper(io.BufferedWriter(raw), errors="backslashreplace", line_buffering=True)
+
+
+class _Unfailing(io.FileIO):
+    def write(self, data: Any) -> int:
+        rest = memoryview(data).cast("B")
+        with contextlib.suppress(OSError):
+            while rest and (written := super().write(rest)):
+                rest = rest[written:]
+        return len(data)

@@ -1,0 +1,153 @@
+"""Where results go: files, links, pipes and devices; paths that begin at home."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import stat
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from bnpbench import load_suite, read_results
+from bnpbench.cache import user_cache
+from bnpbench.cli.app import app
+from bnpbench.cli.output import from_home, write
+from bnpbench.datasets import root
+from bnpbench.errors import BnpbenchError, refused
+from bnpbench.execution.options import Options
+from tests.command import suite
+from tests.report.made_results import Made, epochs
+
+
+def test_a_file_is_replaced_whole_and_keeps_its_mode(tmp_path: Path) -> None:
+    file, other = tmp_path / "a.md", tmp_path / "b.md"
+    file.write_text("old")
+    file.chmod(0o600)
+    os.link(file, other)  # shows that the file is another one afterwards
+    write("new", file)
+    assert (file.read_text(), other.read_text()) == ("new\n", "old")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.md", "b.md"]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_what_is_behind_a_link_is_written(there: bool, tmp_path: Path) -> None:
+    real, link = tmp_path / "folder" / "real.md", tmp_path / "link.md"
+    real.parent.mkdir()
+    if there:
+        real.write_text("old")
+    link.symlink_to(Path("folder") / "real.md")
+    write("new", link)
+    assert link.is_symlink()
+    assert real.read_text() == "new\n"
+
+
+def test_a_pipe_is_written_to(tmp_path: Path) -> None:
+    pipe, read = tmp_path / "pipe", list[str]()
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    write("new", pipe)
+    reader.join()
+    assert read == ["new\n"]
+    assert stat.S_ISFIFO(pipe.lstat().st_mode)
+
+
+def test_a_device_stays_and_one_that_is_full_says_so(tmp_path: Path) -> None:
+    for name in ("null", "full"):
+        (tmp_path / name).symlink_to(f"/dev/{name}")  # were the device itself at stake, so were this machine
+    write("new", tmp_path / "null")
+    assert stat.S_ISCHR((tmp_path / "null").stat().st_mode)
+    with pytest.raises(BnpbenchError, match=r"--output .*full: cannot be written \(No space left on device\)"):
+        write("new", tmp_path / "full")
+
+
+def test_where_stdout_goes_is_not_replaced(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    print("before")
+    write("new", Path("/dev/stdout"))
+    print("after")
+    assert capfd.readouterr().out == "before\nnew\nafter\n"
+
+
+def test_a_loop_of_links_is_an_error_of_the_user(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    with pytest.raises(BnpbenchError, match="cannot be written"):
+        write("new", tmp_path / "a")
+
+
+def paths() -> list[Any]:
+    """Every option and argument of every command that is a path."""
+    commands = [info.callback for info in app.registered_commands]
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        commands += [info.callback for info in group.typer_instance.registered_commands]
+        commands.append(group.typer_instance.registered_callback.callback)
+    found = []
+    for command in commands:
+        assert command is not None
+        for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+            if "Path" in str(parameter.annotation):
+                (option,) = parameter.annotation.__metadata__
+                found.append(pytest.param(option, id=f"{command.__name__} {name}"))
+    return found
+
+
+@pytest.mark.parametrize("option", paths())
+def test_every_path_of_the_command_line_may_begin_at_home(option: Any) -> None:
+    assert isinstance(option, typer.models.ParameterInfo)
+    assert option.callback is from_home
+
+
+def test_a_path_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("BNPBENCH_DATA", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, "~/there")
+    assert from_home(Path("~/x")) == tmp_path / "x"
+    assert from_home([Path("~/x"), Path("y")]) == [tmp_path / "x", Path("y")]
+    assert from_home(None) is None
+    suite(tmp_path)
+    assert load_suite("~/tiny.toml").name == "tiny"
+    made = Made(tmp_path / "results", "tiny")
+    made.cell("bnp", rows=epochs([1.0, 1.0]))
+    made.read()
+    assert len(read_results("~/results").cells) == 1
+    options = Options(out=Path("~/out"), data_dir=Path("~/data"))
+    assert (options.out, options.data_dir) == (tmp_path / "out", tmp_path / "data")
+    assert root() == tmp_path / "there"
+    assert root(Path("~/data")) == tmp_path / "data"
+    assert user_cache() == tmp_path / "there" / "bnpbench"
+
+
+def test_without_a_home_folder_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "XDG_CACHE_HOME", "BNPBENCH_DATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 12345)  # of nobody in the table of users
+    with pytest.raises(OSError, match="Not a directory"):
+        user_cache().mkdir(parents=True)
+    assert root() == user_cache() / "data"
+
+
+@pytest.mark.parametrize(
+    ("error", "word"),
+    [
+        (MemoryError(), "ulimit -v"),
+        (RuntimeError("can't start new thread"), "ulimit -v"),
+        (OSError(28, "No space left on device", "/there/x"), "/there/x: No space left on device"),
+        (OSError("AF_UNIX path too long"), "AF_UNIX path too long"),
+        (ImportError("failed to map segment", name="libx"), "failed to map segment"),
+        (ImportError("no such name", name="bnpbench.nothing"), None),
+        (RuntimeError("something else"), None),
+        (KeyError("x"), None),
+    ],
+)
+def test_what_the_machine_refuses_is_no_bug(error: Exception, word: str | None) -> None:
+    refusal = refused(error)
+    assert (refusal is None) == (word is None)
+    if refusal is not None and word is not None:
+        assert word in str(refusal)
+        assert refusal.exit_code == 2

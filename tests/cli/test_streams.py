@@ -1,0 +1,62 @@
+"""Closed, full and abandoned streams; tests/benchmarks/streams.py tries every command with each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bnpbench.streams import unfailing
+from tests.benchmarks.streams import CLOSED, COMMANDS, EARLY, FULL, Outcome, faults, prepare, trial
+
+BY_NAME = {command.name: command for command in COMMANDS}
+ENDS_WELL = [{1: CLOSED}, {2: FULL}, {0: CLOSED, 1: CLOSED, 2: CLOSED}]
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("prepared")
+    prepare(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def undisturbed(prepared: Path) -> dict[str, Outcome]:
+    names = ("run failing", "report", "compare dearer")
+    return {name: trial(prepared, BY_NAME[name], {}) for name in names}
+
+
+@pytest.mark.parametrize(
+    ("name", "disturbance"),
+    [
+        *(("run failing", disturbance) for disturbance in ENDS_WELL),
+        ("run failing", {1: EARLY, 2: EARLY}),
+        ("report", {1: EARLY}),
+        ("report", {1: FULL}),
+        ("compare dearer", {1: EARLY}),
+        ("compare dearer", {1: FULL}),
+    ],
+)
+def test_a_stream_that_takes_nothing_changes_no_answer(
+    name: str, disturbance: dict[int, str], prepared: Path, undisturbed: dict[str, Outcome]
+) -> None:
+    outcome = trial(prepared, BY_NAME[name], disturbance)
+    assert not faults(BY_NAME[name], undisturbed[name], disturbance, outcome), outcome
+
+
+def test_what_a_full_disk_does_not_take_is_dropped() -> None:
+    with open("/dev/full", "wb", buffering=0) as full:
+        stream = unfailing(full.fileno())
+        print("nothing of this arrives", file=stream, flush=True)
+        stream.close()
+
+
+def test_a_stream_that_takes_all_gets_all(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with path.open("wb", buffering=0) as file:
+        stream = unfailing(file.fileno())
+        for number in range(1000):
+            print(f"line {number} \udcff", file=stream)
+        stream.close()
+    lines = path.read_text(encoding=stream.encoding).splitlines()
+    assert lines == [f"line {number} \\udcff" for number in range(1000)]
