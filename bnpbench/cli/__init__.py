@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import io
 import os
-import signal
 import sys
 from typing import Any, NoReturn
 
 from bnpbench.cli.app import app
 from bnpbench.errors import BnpbenchError
+from bnpbench.execution import interruption
 
-INTERRUPTED, TERMINATED, BUG = 130, 143, 70
-
-
-class Stopped(BaseException):
-    """SIGINT or SIGTERM arrived. Not a KeyboardInterrupt, which the command-line library would swallow."""
-
-    def __init__(self, number: int) -> None:
-        self.code = INTERRUPTED if number == signal.SIGINT else TERMINATED
+BUG = 70
 
 
 def main() -> NoReturn:
@@ -38,17 +31,16 @@ def main() -> NoReturn:
 
 def run(arguments: list[str]) -> int:
     """Run a command line and give its exit code."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as for a shell's background jobs
-            signal.signal(number, _stop)
+    interruption.listen()
     debug = "--debug" in arguments
     try:
         code = app(arguments, standalone_mode=False)
+        interruption.check()  # what was raised inside a callback is lost
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except BnpbenchError as error:
         return _fail(error.exit_code, str(error), debug)
-    except Stopped as stop:
+    except interruption.Stopped as stop:
         return _fail(stop.code, "stopped; what was finished is kept, the same command goes on from there", debug)
     except BrokenPipeError:  # the reader of stdout has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -79,7 +71,3 @@ def _usage(error: Any) -> int:
 def printable(text: str) -> str:
     """Text as a terminal may show it: control characters become escapes, line ends stay."""
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
-
-
-def _stop(number: int, frame: Any) -> NoReturn:
-    raise Stopped(number)
