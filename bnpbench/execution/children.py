@@ -16,13 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from bnpbench.cache import user_cache
+from bnpbench.execution import interruption
 from bnpbench.execution.child import serve
-from bnpbench.execution.interruption import uninterrupted
 from bnpbench.execution.messages import Done, Refused
 from bnpbench.suite import PluginFile
 
 # Without them glibc returns every temporary over 1 MB to the system, and its pages are faulted in anew each step.
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
+
+
+END_SECONDS = 5.0  # for a process that has answered to end by itself
+LOOK_SECONDS = 1.0  # between looks for a signal whose exception was lost
 
 
 class Child:
@@ -48,7 +52,7 @@ class Child:
         pickled = request if isinstance(request, bytes) else pickle.dumps(request)
         arguments = (far_end, pickled, plugins, log)
         self.process: BaseProcess = context.Process(target=serve, args=arguments)
-        with _no_main_module(), uninterrupted():  # a half-sent request would end the forkserver
+        with _no_main_module(), interruption.uninterrupted():  # a half-sent request would end the forkserver
             self.process.start()
         far_end.close()
 
@@ -63,8 +67,8 @@ class Child:
                 yield self.channel.recv()
 
     def join(self) -> None:
-        """Wait for the end of a process that has sent its last message."""
-        self.process.join()
+        """Wait a moment for the end of a process that has sent its last message: it may hang in what it still does."""
+        self.process.join(END_SECONDS)
 
     def kill(self) -> None:
         """End the process now and wait for its end."""
@@ -112,7 +116,8 @@ def ask(request: Any, plugins: tuple[PluginFile, ...] = (), log: Path | None = N
     child = Child(request, plugins, log)
     try:
         while True:
-            connection.wait([child.channel, child.process.sentinel])
+            connection.wait([child.channel, child.process.sentinel], LOOK_SECONDS)
+            interruption.check()
             alive = child.alive()
             for message in child.messages():
                 match message:

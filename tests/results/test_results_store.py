@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import dying
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from made_parts import ENVIRONMENT, block, canonicals, hashed, identity_of, store, written
 
 from bnpbench.errors import ResultsError
-from bnpbench.results import CELLS, EPOCHS, STEPS, Store, part, read_results
+from bnpbench.results import CELLS, EPOCHS, STEPS, Store, compact, part, read_results
 
 HERE = Path(__file__).parent
 
@@ -318,3 +319,59 @@ def test_the_suite_document_is_replaced_whole(tmp_path: Path) -> None:
         kept.write_suite(document)
         assert json.loads((kept.suite_folder / "suite.json").read_text(encoding="utf-8")) == document
     assert sorted(path.name for path in kept.suite_folder.iterdir()) == ["0123456789ab", "suite.json"]
+
+
+def of_a_newer_schema(path: Path) -> bytes:
+    """The part as a bnpbench to come may write it: another version, another column."""
+    file = pq.ParquetFile(path)
+    table = file.read().append_column("new", pa.nulls(file.metadata.num_rows, pa.string()))
+    metadata = {k.decode(): v.decode() for k, v in file.metadata.metadata.items() if k != b"ARROW:schema"}
+    with pq.ParquetWriter(path, table.schema, store_schema=False) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({**metadata, "schema_version": "2"})
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("place", ["cells/{key}.parquet", "epochs/{key}.parquet", "cells.parquet"])
+def test_what_a_newer_bnpbench_wrote_is_never_written_over(place: str, tmp_path: Path) -> None:
+    made = block(1, 2)
+    kept = written(tmp_path, [made])
+    if place == "cells.parquet":
+        compact(tmp_path)
+    path = kept.folder / place.format(key=hashed(2)[0])
+    newer = of_a_newer_schema(path)
+    told = r"schema_version 2: a newer bnpbench wrote it, this one reads 1"
+    assert told in " ".join(reason for _, reason in read_results(tmp_path).damaged)
+    with pytest.raises(ResultsError, match=rf"{path.name}: {told}\. Nothing was written: install that bnpbench, or"):
+        kept.refuse_newer([hashed(1)[0], hashed(2)[0]])
+    with pytest.raises(ResultsError, match=told):
+        kept.write_block(*made)
+    assert path.read_bytes() == newer
+    if place != "cells.parquet":
+        compact(tmp_path)
+    assert path.read_bytes() == newer
+    assert dying.litter(tmp_path) == []
+
+
+def test_what_killed_runs_left_goes_at_the_next_start(tmp_path: Path) -> None:
+    kept = written(tmp_path, [block(1), block(3, status="interrupted")])
+    (kept.folder / "checkpoints").mkdir()
+    left = [
+        kept.folder / ".commit.tmp" / "cells" / "x.parquet",
+        kept.folder / ".cells.parquet.tmp",
+        kept.folder / "epochs" / ".x.partial.parquet.tmp",
+        kept.folder / ".environment.json.tmp",
+        kept.checkpoint(hashed(1)[0]),  # of a cell that is finished
+        kept.folder / "epochs" / f"{hashed(1)[0]}.partial.parquet",
+        kept.checkpoint_temporary("dead"),
+        kept.folder / "locks" / "dead.lock",
+        kept.folder / "locks" / "writing.lock",
+    ]
+    wanted = [kept.checkpoint(hashed(3)[0]), kept.checkpoint_temporary("alive")]
+    for path in (*left, *wanted):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    with kept.lock("alive"):  # of another run
+        kept.create()
+    assert [path for path in left if path.exists()] == []
+    assert [path for path in wanted if not path.exists()] == []
