@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import signal
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -13,16 +12,10 @@ from typing import Any, NoReturn
 
 from bnpbench.cli.app import app
 from bnpbench.errors import BnpbenchError, refused
+from bnpbench.execution import interruption
 from bnpbench.streams import open_missing, unfailing
 
-INTERRUPTED, TERMINATED, BUG = 130, 143, 70
-
-
-class Stopped(BaseException):
-    """SIGINT or SIGTERM arrived. Not a KeyboardInterrupt, which the command-line library would swallow."""
-
-    def __init__(self, number: int) -> None:
-        self.code = INTERRUPTED if number == signal.SIGINT else TERMINATED
+BUG = 70
 
 
 def main() -> NoReturn:
@@ -46,19 +39,18 @@ def run(arguments: list[str]) -> int:
 
     What it prints goes to stdout at its end: a reader that is gone, or a full disk, changes no answer.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as for a shell's background jobs
-            signal.signal(number, _stop)
+    interruption.listen()
     debug = "--debug" in arguments
     result = io.StringIO()
     code = _guarded(partial(_answer, arguments, result), debug)
     lost = _guarded(partial(_deliver, result.getvalue()), debug)
-    return lost if lost in (INTERRUPTED, TERMINATED) else code or lost
+    return lost if lost in interruption.CODES.values() else code or lost
 
 
 def _answer(arguments: list[str], result: io.StringIO) -> int:
     with contextlib.redirect_stdout(result):
         code = app(arguments, standalone_mode=False)
+        interruption.check()  # what was raised inside a callback is lost
     return code if isinstance(code, int) else 0
 
 
@@ -79,7 +71,7 @@ def _guarded(work: Callable[[], int], debug: bool) -> int:
         return work()
     except BnpbenchError as error:
         return _fail(error.exit_code, str(error), debug)
-    except Stopped as stop:
+    except interruption.Stopped as stop:
         return _fail(stop.code, "stopped; what was finished is kept, the same command goes on from there", debug)
     except SystemExit as end:  # of the shell's completion
         return end.code if isinstance(end.code, int) else int(end.code is not None)
@@ -111,7 +103,3 @@ def _usage(error: Any) -> int:
 def printable(text: str) -> str:
     """Text as a terminal may show it: control characters become escapes, line ends stay."""
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
-
-
-def _stop(number: int, frame: Any) -> NoReturn:
-    raise Stopped(number)

@@ -16,7 +16,7 @@ import torch
 
 from bnpbench import datasets
 from bnpbench.execution.columns import identity
-from bnpbench.execution.messages import FAILED, Epoch, Finished, RunBlock
+from bnpbench.execution.messages import FAILED, Epoch, Finished, Note, RunBlock
 from bnpbench.execution.process import configure, failure, random_state, set_random_state
 from bnpbench.measure import machine
 from bnpbench.measure.conditioning import Probe
@@ -160,16 +160,31 @@ class BlockRun:
         member.warmup_seconds = time.perf_counter() - begin
 
     def resume(self, member: Member) -> None:
-        """Go on from the cell's checkpoint, if there is one."""
-        wanted = self.request.checkpoints is not None and not self.request.fresh
-        saved = state.load(self.checkpoint(member)) if wanted else None
-        if saved is None or member.trainer is None or saved.get("block") != self.request.block.id:
+        """Go on from the cell's checkpoint, if there is one; from the start, if that is not what was written."""
+        assert member.trainer is not None
+        if self.request.checkpoints is None or self.request.fresh:
             return
-        member.trainer.state.put_back(saved["state"])
-        member.trainer.epochs_done, member.trainer.probed = len(saved["rows"]), saved["probed"]
-        member.rows, member.wall_seconds = saved["rows"], member.wall_seconds + saved["wall_seconds"]
-        set_random_state(saved["random"])
-        for row in member.rows:
+        path = self.checkpoint(member)
+        before, random = member.trainer.state.take(), random_state()
+        try:
+            saved = state.load(path)
+            if saved is None or saved.get("block") != self.request.block.id:
+                return
+            rows, wall_seconds = checked_rows(saved["rows"], member.cell.key), float(saved["wall_seconds"])
+            probed = [dict(row) for row in saved["probed"]]
+            member.trainer.state.put_back(saved["state"])
+            set_random_state(saved["random"])
+        except Exception as error:  # whatever stands in a file that somebody else made
+            reason = str(error) if isinstance(error, state.DamagedState) else f"{type(error).__name__}: {error}"
+            told = f"its checkpoint {path.name} cannot be used ({' '.join(reason.split())[:200]}): started afresh"
+            member.trainer.state.put_back(before)
+            set_random_state(random)
+            member.message = "; ".join(filter(None, (member.message, told)))
+            self.emit(Note(f"{member.cell.label}, batch size {member.cell.settings.batch_size}: {told}"))
+            return
+        member.trainer.epochs_done, member.trainer.probed = len(rows), probed
+        member.rows, member.wall_seconds = rows, member.wall_seconds + wall_seconds
+        for row in rows:
             self.emit(Epoch(member.cell.key, row))
 
     def one_epoch(self, member: Member) -> None:
@@ -240,6 +255,7 @@ class BlockRun:
                 "wall_seconds": member.wall_seconds,
             },
             self.checkpoint(member),
+            self.checkpoint(member).with_name(f".{self.request.block.id}.tmp"),  # as ``Store.checkpoint_temporary``
         )
 
     def record(self, member: Member) -> Row:
@@ -275,6 +291,19 @@ class BlockRun:
             "started": member.started,
             "finished": datetime.now(UTC),
         }
+
+
+def checked_rows(rows: Any, key: str) -> list[Row]:
+    """The epochs of a checkpoint. Raises DamagedState where they are not those of this cell, from the first on."""
+    found = [dict(row) for row in rows]
+    for epoch, row in enumerate(found, 1):
+        numbers = [value for name, value in row.items() if name not in ("key", "block") and value is not None]
+        told = all(isinstance(row.get(name), float) for name in ("train_loss", "train_seconds", "test_accuracy"))
+        if (row.get("key"), row.get("epoch")) != (key, epoch) or not told:
+            raise state.DamagedState(f"it does not tell epoch {epoch} of this cell")
+        if not all(isinstance(number, int | float) for number in numbers):
+            raise state.DamagedState(f"its epoch {epoch} holds something else than numbers")
+    return found
 
 
 def total(rows: list[Row], column: str) -> float | None:

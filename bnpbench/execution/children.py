@@ -21,8 +21,8 @@ from typing import Any
 
 from bnpbench.cache import user_cache
 from bnpbench.errors import BnpbenchError
+from bnpbench.execution import interruption
 from bnpbench.execution.child import FAULT, serve
-from bnpbench.execution.interruption import uninterrupted
 from bnpbench.execution.messages import Done, Refused
 from bnpbench.streams import open_missing
 from bnpbench.suite import PluginFile
@@ -32,6 +32,8 @@ SOCKET_BYTES = 100  # of a socket's address: 108 on Linux, 104 elsewhere
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
 LOST = 255  # exit code that multiprocessing gives where it lost sight of a process
 START_TRIES, START_SECONDS = 4, 0.3  # of a process, where the forkserver was killed
+END_SECONDS = 5.0  # for a process that has answered to end by itself
+LOOK_SECONDS = 1.0  # between looks for a signal whose exception was lost
 
 
 class Child:
@@ -68,7 +70,7 @@ class Child:
         for left in reversed(range(START_TRIES)):
             start_forkserver()
             try:
-                with _no_main_module(), uninterrupted():  # a half-sent request would end the forkserver
+                with _no_main_module(), interruption.uninterrupted():  # a half-sent request would end the forkserver
                     self.process.start()
                 return
             except (EOFError, ConnectionError) as error:  # it was killed, and may not be seen to have ended yet
@@ -96,8 +98,8 @@ class Child:
                 yield self.channel.recv()
 
     def join(self) -> None:
-        """Wait for the end of a process that has sent its last message."""
-        self.process.join()
+        """Wait a moment for the end of a process that has sent its last message: it may hang in what it still does."""
+        self.process.join(END_SECONDS)
 
     def kill(self) -> None:
         """End the process now and wait for its end."""
@@ -181,7 +183,8 @@ def ask(
     child = Child(request, plugins, log)
     try:
         while True:
-            connection.wait([child.channel, child.process.sentinel])
+            connection.wait([child.channel, child.process.sentinel], LOOK_SECONDS)
+            interruption.check()
             alive = child.alive()
             for message in child.messages():
                 match message:

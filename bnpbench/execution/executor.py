@@ -51,7 +51,7 @@ class Run(Protocol):
         """What has arrived and not been read yet; does not wait."""
 
     def join(self) -> None:
-        """Wait for the end of a process that has sent its last message."""
+        """Wait a moment for the end of a process that has sent its last message: it may hang in what it still does."""
 
     def kill(self) -> None:
         """End the process now."""

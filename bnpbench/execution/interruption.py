@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, held back while something must be finished."""
+"""Ctrl-C and SIGTERM: never lost, and held back while something must be finished."""
 
 from __future__ import annotations
 
@@ -6,9 +6,44 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+
+_first: int | None = None  # of the signals that have arrived
+
+
+class Stopped(BaseException):
+    """SIGINT or SIGTERM arrived. Not a KeyboardInterrupt, which the command-line library would swallow."""
+
+    def __init__(self, number: int) -> None:
+        self.code = CODES[signal.Signals(number)]
+
+
+def listen() -> None:
+    """From now on a signal raises ``Stopped``; those that are ignored, as in a shell's background jobs, stay so."""
+    global _first
+    _first = None
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _stop)
+
+
+def check() -> None:
+    """Raises ``Stopped`` if a signal has arrived.
+
+    Python prints and drops what a handler raises inside a callback of the garbage collector, a finalizer or a weak
+    reference: whoever works for long asks here now and then.
+    """
+    if _first is not None:
+        raise Stopped(_first)
+
+
+def _stop(number: int, frame: Any) -> NoReturn:
+    global _first
+    _first = number if _first is None else _first
+    raise Stopped(number)
 
 
 @contextlib.contextmanager

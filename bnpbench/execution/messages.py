@@ -149,6 +149,13 @@ class Finished:
     steps: list[dict[str, Any]] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Note:
+    """What the user should know while the run goes on."""
+
+    text: str
+
+
 FAILED = ("oom", "error")  # how a cell may end in its own process without being finished
 
 

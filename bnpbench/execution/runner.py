@@ -17,7 +17,7 @@ from bnpbench.execution.precheck import check_cuda_only, check_data, check_devic
 from bnpbench.execution.progress import Progress, Silent
 from bnpbench.execution.stores import Stores
 from bnpbench.execution.sweep import Sweep
-from bnpbench.results import Results, check_writable, read_results
+from bnpbench.results import FINISHED, Results, check_writable, read_results
 from bnpbench.suite import Block, Cell, Suite
 
 
@@ -68,6 +68,11 @@ def _execute(suite: Suite, options: Options, progress: Progress, executor: Execu
         progress.note("--shard runs the trials only; when all are there, run without it to choose and train the finals")
         return outcome
     scores = _scores(stores, whole, suite.select.by)
+    if unfinished := sum(trial.key not in scores for trial in whole):
+        progress.note(
+            f"{unfinished} of {len(whole)} trials are not finished, and one of them may be the best: the finals that "
+            "they choose from wait until all are"
+        )
     finals = suite.finals(scores, **auto)
     chosen = suite.finals(scores, **auto, only=options.only, seeds=options.seeds)
     return outcome + measure((*whole, *finals), chosen)
@@ -87,6 +92,7 @@ def _measure(
     _check_devices(executor, options, chosen)
     blocks = _sharded(suite.blocks(chosen), options.shard)
     own = {cell.key: block for block in suite.blocks(whole) for cell in block.cells}  # a part of one has another id
+    stores.refuse_newer(chosen)
 
     def finished(block: Block) -> bool:
         return stores.finished(block) or all(stores.finished(own[cell.key]) for cell in block.cells)
@@ -110,13 +116,16 @@ def _check_devices(executor: Executor, options: Options, cells: Sequence[Cell]) 
         demand_devices(devices, device, first=worker.gpu or 0, gpus=gpus, cores=executor.threads)
 
 
-def _scores(stores: Stores, trials: Sequence[Cell], by: str) -> dict[str, float]:
-    """The last value of a column, for each trial that ended well, by its key."""
+def _scores(stores: Stores, trials: Sequence[Cell], by: str) -> dict[str, float | None]:
+    """The last value of a column for each trial that is finished, by its key; None unless it ended well."""
     results = read_results(stores.first.suite_folder)
-    ok = set(results.cells.key[results.cells.status == "ok"]) & {trial.key for trial in trials}
+    here = results.cells[results.cells.environment.isin(stores.by_id)]
+    finished = here[here.key.isin([trial.key for trial in trials]) & here.status.isin(FINISHED)]
+    ok = finished.key[finished.status == "ok"]
     epochs = results.epochs[results.epochs.key.isin(ok) & results.epochs.environment.isin(stores.by_id)]
-    last = epochs.sort_values("epoch").groupby("key")[by].last()
-    return {str(key): float(score) for key, score in last.items()}
+    last = epochs.sort_values("epoch").groupby("key")[by].last().dropna()
+    scores = {str(key): float(score) for key, score in last.items()}
+    return {str(key): scores.get(str(key)) for key in finished.key}
 
 
 def check(suite: Suite, options: Options) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bnpbench.results import Store
-from bnpbench.suite import Block
+from bnpbench.suite import Block, Cell
 
 
 class Stores:
@@ -31,6 +31,12 @@ class Stores:
         """Make the folders. Raises ResultsError."""
         for store in self.by_id.values():
             store.create()
+
+    def refuse_newer(self, cells: Iterable[Cell]) -> None:
+        """Raises ResultsError where a newer bnpbench wrote what a run of these cells would write over."""
+        keys = [cell.key for cell in cells]
+        for store in self.by_id.values():
+            store.refuse_newer(keys)
 
     def of(self, environment: Mapping[str, Any]) -> Store:
         """The store of an environment; it is made where a late worker brings a new one. Raises ResultsError."""

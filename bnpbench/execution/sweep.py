@@ -10,11 +10,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bnpbench.errors import BnpbenchError, WorkersLost
+from bnpbench.execution import interruption
+from bnpbench.execution.child import shorten
 from bnpbench.execution.columns import identity
 from bnpbench.execution.executor import Executor
-from bnpbench.execution.interruption import uninterrupted
 from bnpbench.execution.job import Job, Row
-from bnpbench.execution.messages import Done, Epoch, Finished, Refused, RunBlock
+from bnpbench.execution.messages import Done, Epoch, Finished, Note, Refused, RunBlock
 from bnpbench.execution.options import Options, Outcome
 from bnpbench.execution.progress import Progress
 from bnpbench.execution.stores import Stores
@@ -24,6 +25,7 @@ from bnpbench.results.store import writing
 from bnpbench.suite import Block, Cell
 
 BUSY_SECONDS = 0.5  # between looks at a block that another run is measuring
+LOOK_SECONDS = 2.0  # between looks at what tells nothing of itself: a log that grows, a signal that was lost
 LONELY_SECONDS = 60.0  # that a cluster without a worker may take to get one
 LOSSES = 3  # of its worker, and a block is given up: it may be what takes the machine down
 
@@ -130,10 +132,12 @@ class Sweep:
         if not self.running:
             self._check_workers()
         deadlines = [job.deadline - time.monotonic() for job in self.running if job.deadline is not None]
-        patience = min([max(d, 0) for d in deadlines] + [BUSY_SECONDS if self.queue else 3600])
+        patience = min([max(d, 0) for d in deadlines] + [BUSY_SECONDS if self.queue else LOOK_SECONDS])
         if self.running or self.queue:
             self.executor.wait([job.run for job in self.running], patience)
+        interruption.check()
         for job in list(self.running):
+            shorten(job.store.log_path(job.block.id))
             self._look_at(job)
 
     def _check_workers(self) -> None:
@@ -177,6 +181,8 @@ class Sweep:
                 self.progress.epoch(job.block, key, row)
             case Finished(key, row, steps):
                 job.records[key], job.steps[key] = {**row, **self.provenance, "worker": job.worker.name}, steps
+            case Note(text):
+                self.progress.note(text)
             case Done():
                 job.answered = True
             case Refused(error):
@@ -234,15 +240,14 @@ class Sweep:
         self.failed += sum(row["status"] not in FINISHED for row in job.records.values())
         self.progress.finished(job.block, job.records)
 
-    def _commit(self, job: Job) -> None:
+    def _commit(self, job: Job, *, over_finished: bool = True) -> None:
         for rows in job.epochs.values():
             for row, outlier in zip(rows, outliers([row["train_seconds"] for row in rows]), strict=True):
                 row["outlier"] = outlier
-        with uninterrupted():
-            job.store.write_block(list(job.records.values()), job.epochs, job.steps)
-            for key, row in job.records.items():
-                if row["status"] in FINISHED:
-                    (job.store.folder / "checkpoints" / f"{key}.pt").unlink(missing_ok=True)
+        with interruption.uninterrupted():
+            shorten(job.store.log_path(job.block.id))
+            records = list(job.records.values())
+            job.store.write_block(records, job.epochs, job.steps, over_finished=over_finished)
             job.release.close()
 
     def _bare_record(self, job: Job, cell: Cell, status: str, message: str) -> Row:
@@ -270,7 +275,6 @@ class Sweep:
                 if cell.key not in job.records:
                     job.records[cell.key] = self._bare_record(job, cell, "interrupted", "the run was stopped")
             with contextlib.suppress(BnpbenchError, OSError):  # what ended the run may be a full disk
-                if not any(job.store.measured(cell.key) for cell in job.block.cells):  # else that is kept
-                    self._commit(job)
+                self._commit(job, over_finished=False)
             job.release.close()
         self.running.clear()

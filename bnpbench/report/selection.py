@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean
 from typing import Any
@@ -11,7 +12,7 @@ from bnpbench.report.document import Record, Section, Table
 from bnpbench.report.groups import Group, Layout, layout
 from bnpbench.report.text import DASH, dash, fixed
 from bnpbench.report.view import Cell, View
-from bnpbench.results import setting, told
+from bnpbench.results import FINISHED, setting, told
 
 FLAT = 0.01  # values whose accuracy is at most so far below the best are as good
 
@@ -49,6 +50,8 @@ def _table(view: View, group: Group, over: str, by: str) -> Table:
     seeds = len({cell.seed for cell in group.cells})
     of_seeds = "of one seed" if seeds == 1 else f"(mean of {seeds} seeds)"
     note = f"Last {by} {of_seeds} at each {over}; the best is trained on the whole training set for the tables below."
+    if not all(cell.status in FINISHED for cell in group.cells):
+        note += " Where a trial is not finished nothing is chosen: it might be the best, and the finals wait for it."
     return Table(group.title, columns, tuple(rows), (note,), tuple(records))
 
 
@@ -56,9 +59,11 @@ def _row(
     view: View, place: Place, values: _Values, trials: Mapping[str, Sequence[Cell]], by: str
 ) -> tuple[tuple[str, str], Record]:
     scores = {name: score for name, cells in trials.items() if (score := _score(view, cells, by)) is not None}
-    if not scores:
-        statuses = dict.fromkeys(cell.status for cells in trials.values() for cell in cells)
-        text, record = place.empty(place.table, ", ".join(statuses))
+    statuses = Counter(cell.status for cells in trials.values() for cell in cells)
+    unfinished = {status: count for status, count in statuses.items() if status not in FINISHED}
+    if unfinished or not scores:
+        waits = ", ".join(f"{count} of {statuses.total()} trials {status}" for status, count in unfinished.items())
+        text, record = place.empty(place.table, f"the finals wait: {waits}" if waits else ", ".join(statuses))
         return (text, dash()), record
     best = max(scores, key=lambda name: scores[name])
     good = [name for name in scores if name == best or scores[name] >= scores[best] - FLAT]

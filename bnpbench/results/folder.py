@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
@@ -19,24 +19,45 @@ from bnpbench.results.schema import CELLS, SCHEMAS, STATUSES
 
 T = TypeVar("T")
 
+COMMIT = "commit"  # a folder of parts, see ``committed``
+PARTIAL = ".partial"  # of the epochs so far of a cell that is still being measured, after the key
+_TRIES = 5  # of a folder that changes while it is read
+
 
 def read_environment(folder: Path, damaged: list[tuple[Path, str]]) -> dict[str, pa.Table]:
-    """The whole cells of a folder with their epochs and steps; everything else goes to ``damaged``."""
-    parts = {kind: parts_of(folder / kind) for kind in SCHEMAS}
+    """The whole cells of a folder with their epochs and steps; everything else goes to ``damaged``.
+
+    What looks damaged or was merged meanwhile is read again while a run commits or compacts: it may have been moved.
+    """
+    for _ in range(_TRIES):
+        merged, before, found = _stamp(folder / "cells.parquet"), _state(folder), list[tuple[Path, str]]()
+        tables = _read(folder, found)
+        if _stamp(folder / "cells.parquet") == merged and (not found or _state(folder) == before):
+            break
+    damaged += found
+    return tables
+
+
+def _read(folder: Path, damaged: list[tuple[Path, str]]) -> dict[str, pa.Table]:
+    compacted = _read_compacted(folder, damaged)
+    merged = set(compacted["cells"].column("key").to_pylist())
+    parts = {kind: parts_of(folder / kind) | committed(folder, kind) for kind in SCHEMAS}
     cells: dict[str, _Promise] = {}
-    tables = {"cells": _gathered(_committed(parts["cells"], cells, damaged), CELLS)}
+    tables = {"cells": _gathered(_committed(parts["cells"], merged, cells, damaged), CELLS)}
     counts: dict[str, dict[str, int]] = {}
+    known = merged.union(parts["cells"])
     for kind in ("epochs", "steps"):
-        wanted = [parts[kind][key] for key in cells if key in parts[kind]]
-        reader = partial(_rows_part, schema=SCHEMAS[kind])
+        wanted = [parts[kind][key] for key, cell in cells.items() if cell.rows[kind] and key in parts[kind]]
+        reader = partial(_rows_part, schema=SCHEMAS[kind], cells=cells)
         tables[kind] = _gathered((table for _, table in _read_all(wanted, reader, damaged)), SCHEMAS[kind])
         counts[kind] = {row["values"]: row["counts"] for row in tables[kind].column("key").value_counts().to_pylist()}
-        strays = sorted(set(parts[kind]) - set(parts["cells"]))
+        strays = sorted(key for key in parts[kind] if key.removesuffix(PARTIAL) not in known)
         damaged += [(parts[kind][key], "unfinished: rows of a cell that was not measured to its end") for key in strays]
-    whole = [key for key, cell in cells.items() if _is_whole(parts["cells"][key], cell, counts, damaged)]
-    compacted = _read_compacted(folder, list(cells), damaged)
+    whole = [key for key, cell in cells.items() if _is_whole(parts["cells"][key], cell, cells, counts, damaged)]
     return {
-        kind: pa.concat_tables([table.filter(with_key(table, whole)), compacted.get(kind, table.slice(0, 0))])
+        kind: pa.concat_tables(
+            [table.filter(with_key(table, whole)), compacted[kind].filter(pc.invert(with_key(compacted[kind], whole)))]
+        )
         for kind, table in tables.items()
     }
 
@@ -48,10 +69,15 @@ def with_key(table: pa.Table, keys: Iterable[str]) -> pa.ChunkedArray:
 
 def parts_of(folder: Path) -> dict[str, Path]:
     """Key to path. Names that begin with a dot are being written."""
-    if not folder.is_dir():
+    if folder.is_symlink() or not folder.is_dir():
         return {}
     names = sorted(name for name in os.listdir(folder) if name.endswith(".parquet") and not name.startswith("."))
     return {name.removesuffix(".parquet"): folder / name for name in names}
+
+
+def committed(folder: Path, kind: str) -> dict[str, Path]:
+    """The parts of a block that was measured whole and is not in its place yet; they count, not those they replace."""
+    return {} if (folder / COMMIT).is_symlink() else parts_of(folder / COMMIT / kind)
 
 
 def _read_all(
@@ -81,7 +107,9 @@ def _gathered(tables: Iterator[pa.Table], schema: pa.Schema) -> pa.Table:
 
 
 class _Promise(NamedTuple):
-    members: list[str]  # keys of a cell's block
+    block: str | None
+    commit: str | None  # which its epochs and steps, and its block's other cells, share
+    members: list[str]  # keys of its block
     rows: dict[str, int]  # how many epochs and steps belong to it
 
 
@@ -92,7 +120,8 @@ def _cells_part(path: Path) -> tuple[pa.Table, _Promise]:
     _check_cells(table.column("key"), table.column("settings"), table.column("status"))
     if (key := table.column("key")[0].as_py()) != path.stem:
         raise DamagedError(f"it holds cell {key}")
-    return table, _Promise(members(metadata), promised_rows(metadata))
+    block = table.column("block")[0].as_py()
+    return table, _Promise(block, metadata.get("commit"), members(metadata), promised_rows(metadata))
 
 
 def _check_cells(keys: pa.ChunkedArray, settings: pa.ChunkedArray, statuses: pa.ChunkedArray) -> None:
@@ -109,19 +138,21 @@ def _check_cells(keys: pa.ChunkedArray, settings: pa.ChunkedArray, statuses: pa.
             raise DamagedError("its settings are not a JSON object")
 
 
-def _rows_part(path: Path, schema: pa.Schema) -> pa.Table:
-    table, _ = read_part(path, schema)
+def _rows_part(path: Path, schema: pa.Schema, cells: Mapping[str, _Promise]) -> pa.Table:
+    table, metadata = read_part(path, schema)
     if (keys := pc.unique(table.column("key")).to_pylist()) != [path.stem]:
         raise DamagedError(f"it holds rows of {', '.join(str(key)[:40] for key in keys[:3]) or 'no cell'}")
+    if metadata.get("commit") != cells[path.stem].commit:
+        raise DamagedError("its rows are of another measurement than its cell")
     return table
 
 
 def _committed(
-    paths: Mapping[str, Path], cells: dict[str, _Promise], damaged: list[tuple[Path, str]]
+    paths: Mapping[str, Path], merged: Set[str], cells: dict[str, _Promise], damaged: list[tuple[Path, str]]
 ) -> Iterator[pa.Table]:
     """The readable cells whose block was committed whole, each a row; what was promised of them goes to ``cells``."""
     for path, (table, cell) in _read_all(paths.values(), _cells_part, damaged):
-        if missing := [key for key in cell.members if key not in paths]:
+        if missing := [key for key in cell.members if key not in paths and key not in merged]:
             reason = f"unfinished: its block lacks {', '.join(missing[:3])}; the next run measures it again"
             damaged.append((path, reason))
         else:
@@ -130,8 +161,16 @@ def _committed(
 
 
 def _is_whole(
-    path: Path, cell: _Promise, counts: Mapping[str, Mapping[str, int]], damaged: list[tuple[Path, str]]
+    path: Path,
+    cell: _Promise,
+    cells: Mapping[str, _Promise],
+    counts: Mapping[str, Mapping[str, int]],
+    damaged: list[tuple[Path, str]],
 ) -> bool:
+    others = [other for key in cell.members if (other := cells.get(key)) and other.block == cell.block]
+    if any(other.commit != cell.commit for other in others):
+        damaged.append((path, "left out: the cells of its block are of several measurements"))
+        return False
     for kind, promised in cell.rows.items():
         found = counts[kind].get(path.stem, 0)
         if found != promised:
@@ -140,17 +179,34 @@ def _is_whole(
     return True
 
 
-def _read_compacted(folder: Path, newer: list[str], damaged: list[tuple[Path, str]]) -> dict[str, pa.Table]:
-    """What was merged into one file a table, but for cells that were measured again since."""
-    tables: dict[str, pa.Table] = {}
+def _read_compacted(folder: Path, damaged: list[tuple[Path, str]]) -> dict[str, pa.Table]:
+    """What was merged into one file a table. That of the cells comes last and goes first: the others count with it."""
+    tables = {kind: schema.empty_table() for kind, schema in SCHEMAS.items()}
+    if not (folder / "cells.parquet").exists():
+        return tables
     for kind, schema in SCHEMAS.items():
-        if (path := folder / f"{kind}.parquet").exists():
-            try:
-                table, _ = read_part(path, schema, compacted=True)
-                if kind == "cells":
-                    _check_cells(table.column("key"), table.column("settings"), table.column("status"))
-            except DamagedError as reason:
-                damaged.append((path, f"left out with all that was merged: {reason}"))
-                return {}
-            tables[kind] = table.filter(pc.invert(with_key(table, newer)))
-    return tables
+        path = folder / f"{kind}.parquet"
+        try:
+            table, _ = read_part(path, schema, compacted=True)
+            if kind == "cells":
+                _check_cells(table.column("key"), table.column("settings"), table.column("status"))
+        except DamagedError as reason:
+            damaged.append((path, f"left out with all that was merged: {reason}"))
+            return {kind: schema.empty_table() for kind, schema in SCHEMAS.items()}
+        tables[kind] = table
+    keys = tables["cells"].column("key").to_pylist()
+    return {kind: table.filter(with_key(table, keys)) for kind, table in tables.items()}
+
+
+def _state(folder: Path) -> list[tuple[int, int] | None]:
+    """What changes when a part comes, goes or is replaced."""
+    folders = [folder, folder / COMMIT, *(place / kind for place in (folder, folder / COMMIT) for kind in SCHEMAS)]
+    return [_stamp(path) for path in folders]
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns

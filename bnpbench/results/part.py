@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,12 @@ class DamagedError(Exception):
     """A part that is truncated, altered, foreign or not whole; the text is the reason."""
 
 
-def stage(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema, metadata: Mapping[str, str]) -> Path:
-    """Writes and syncs a part under a temporary name beside ``path``; the caller renames it.
+class NewerError(DamagedError):
+    """A part that a newer bnpbench wrote: nothing is wrong with it, and nothing may be written over it."""
+
+
+def write_part(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema, metadata: Mapping[str, str]) -> None:
+    """Writes and syncs a part under a name that nobody reads yet.
 
     Raises:
         ValueError: a row has a key that the schema lacks.
@@ -43,31 +47,36 @@ def stage(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema, meta
     if unknown := sorted({name for row in rows for name in row} - set(schema.names)):
         raise ValueError(f"{path.parent.name} has no column {', '.join(unknown)}")
     table = pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
-    temporary = path.with_name(f".{path.name}.tmp")
     # Small parts: dictionaries, statistics and a second schema would be most of the file and of its reading time.
     options = {"compression": "none", "use_dictionary": len(rows) > 100, "write_statistics": False}
-    try:
-        with pq.ParquetWriter(temporary, schema, store_schema=False, write_page_checksum=True, **options) as writer:
-            writer.write_table(table)
-            writer.add_key_value_metadata({**_text(schema.metadata), **metadata})
-        sync(temporary)
-    except BaseException:
-        discard(temporary)
-        raise
-    return temporary
+    with pq.ParquetWriter(path, schema, store_schema=False, write_page_checksum=True, **options) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({**_text(schema.metadata), **metadata})
+    sync(path)
 
 
-def write_json(path: Path, document: Mapping[str, Any]) -> None:
-    """Replaces ``path`` atomically. Raises OSError."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")  # two runs may write at once
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yields the temporary name under which a file is written; at the end it takes the place of ``path``.
+
+    The name is always the same, so that what a killed process left under it is written over: hold the lock of
+    whoever else writes there.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
     try:
-        temporary.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        yield temporary
         sync(temporary)
         temporary.replace(path)
     except BaseException:
         discard(temporary)
         raise
     sync(path.parent)
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Replaces ``path`` atomically; see ``replacing``. Raises OSError."""
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 def read_json(path: Path, limit: int = PART_BYTES) -> dict[str, Any]:
@@ -116,6 +125,16 @@ def read_part(path: Path, schema: pa.Schema, *, compacted: bool = False) -> tupl
         if field.name not in table.schema.names:
             table = table.add_column(place, field, pa.nulls(rows, field.type))
     return table.replace_schema_metadata(None), metadata
+
+
+def refuse_newer(path: Path) -> None:
+    """Raises NewerError where a newer bnpbench wrote the part; one that is damaged or not there is none of that."""
+    try:
+        _check_file(path, COMPACTED_BYTES)
+        metadata = _text(pq.read_metadata(path).metadata)
+    except Exception:  # bytes from anywhere, as in ``read_part``
+        return
+    _check_newer(metadata)
 
 
 def key_of(canonical: str) -> str:
@@ -174,12 +193,14 @@ def _check_file(path: Path, limit: int) -> int:
 
 def _check_footer(file: pq.ParquetFile, schema: pa.Schema, size: int, compacted: bool) -> dict[str, str]:
     footer = file.metadata
+    metadata = _text(footer.metadata)
+    _check_newer(metadata)  # first: another version may have other columns
     known = pa.schema([f for f in schema if f.name not in LATER or f.name in file.schema_arrow.names])
     if footer.num_columns != len(known) or not file.schema_arrow.equals(known):
         raise DamagedError(f"columns differ from schema {SCHEMA_VERSION}: {_difference(file.schema_arrow, schema)}")
-    metadata = _text(footer.metadata)
     if metadata.get("schema_version") != str(SCHEMA_VERSION):
-        raise DamagedError(f"schema_version {metadata.get('schema_version', 'missing')}, this bnpbench reads 1")
+        version = metadata.get("schema_version", "missing")
+        raise DamagedError(f"schema_version {version[:40]}, this bnpbench reads {SCHEMA_VERSION}")
     if footer.num_rows > (limit := _COMPACTED_ROWS if compacted else _PART_ROWS) or footer.num_rows < 0:
         raise DamagedError(f"the footer promises {footer.num_rows} rows, more than the {limit} that are read")
     if compacted:
@@ -193,6 +214,12 @@ def _check_footer(file: pq.ParquetFile, schema: pa.Schema, size: int, compacted:
     if packed := sorted({column.compression for column in columns} - {"UNCOMPRESSED"}):
         raise DamagedError(f"compressed with {', '.join(packed)}; parts are not compressed")
     return metadata
+
+
+def _check_newer(metadata: Mapping[str, str]) -> None:
+    version = metadata.get("schema_version", "")
+    if version.isdecimal() and int(version[:9]) > SCHEMA_VERSION:
+        raise NewerError(f"schema_version {version[:9]}: a newer bnpbench wrote it, this one reads {SCHEMA_VERSION}")
 
 
 def _read_dictionaries(path: Path, schema: pa.Schema) -> pa.Table:

@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
+from uuid import uuid4
 
 import filelock
 
 from bnpbench.errors import ResultsError
-from bnpbench.results.part import DamagedError, discard, promised_rows, read_part, stage, sync, write_json
+from bnpbench.results.folder import COMMIT, PARTIAL, committed, parts_of
+from bnpbench.results.part import (
+    DamagedError,
+    NewerError,
+    discard,
+    promised_rows,
+    read_part,
+    refuse_newer,
+    replacing,
+    sync,
+    write_json,
+    write_part,
+)
 from bnpbench.results.schema import CELLS, EPOCHS, FINISHED, SCHEMAS
 
 Row = Mapping[str, Any]
+_HASH = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,63}")
 _WRITING = "writing"  # a lock beside those of the blocks: two of them may share a cell, as with --only
 
 
@@ -51,21 +65,64 @@ class Store:
         self.suite_folder = Path(out) / folder_name(suite)
         self.folder = self.suite_folder / _safe(str(environment["id"]))
         self.environment = environment
+        self._merged_stamp: tuple[int, ...] | None = None
+        self._merged_cells: dict[str, tuple[str, str]] = {}
 
     def create(self) -> Self:
         """Make the folders, those that are not there, and write ``environment.json``. Raises ResultsError."""
         with writing(self.folder):
             for kind in (*SCHEMAS, "logs", "locks"):
                 (self.folder / kind).mkdir(parents=True, exist_ok=True)
+        self.tidy()
+        with self.alone():
             write_json(self.folder / "environment.json", self.environment)
             sync(self.suite_folder)
             sync(self.suite_folder.parent)
         return self
 
+    def tidy(self) -> None:
+        """Removes what killed runs left: temporary files, locks, what was kept of cells that are finished now.
+
+        Raises:
+            ResultsError: nothing can be written here.
+        """
+        with self.alone():
+            for folder in (self.folder, *(self.folder / kind for kind in SCHEMAS)):
+                for temporary in folder.glob(".*.tmp"):  # all are written under this lock
+                    discard(temporary)
+            for kind in ("epochs", "steps"):
+                for key in parts_of(self.folder / kind):
+                    if key in self._merged and not self._part("cells", key).exists():  # a compaction was killed
+                        discard(self._part(kind, key))
+            for key in parts_of(self.folder / "epochs"):
+                if (cell := key.removesuffix(PARTIAL)) != key and self._measured(cell):
+                    discard(self._part("epochs", cell, PARTIAL))
+            for path in self.folder.glob("checkpoints/*.pt"):
+                if self._measured(path.stem):
+                    discard(path)
+        locks, states = self.folder.glob("locks/*.lock"), self.folder.glob("checkpoints/.*.tmp")
+        for block in {path.stem.removeprefix(".") for path in (*locks, *states)}:
+            if _HASH.fullmatch(block):
+                with self.lock(block, wait=False) as held:  # which removes the file of a lock that nobody holds
+                    if held:  # else the block is being measured
+                        discard(self.checkpoint_temporary(block))
+
+    def refuse_newer(self, keys: Iterable[str]) -> None:
+        """Raises ResultsError where a newer bnpbench wrote one of these cells, or what was merged."""
+        paths = [self._part(kind, key) for key in keys for kind in ("cells", "epochs", "steps")]
+        for path in (*(self.folder / f"{kind}.parquet" for kind in SCHEMAS), *paths):
+            try:
+                refuse_newer(path)
+            except NewerError as reason:
+                raise ResultsError(
+                    f"{path}: {reason}. Nothing was written: install that bnpbench, or choose another folder with --out"
+                ) from None
+
     def write_suite(self, document: Row) -> None:
         """Replaces ``suite.json``: the resolved suite and the keys of all its cells. Raises ResultsError."""
-        with writing(self.suite_folder):
-            write_json(self.suite_folder / "suite.json", document)
+        path = self.suite_folder / "suite.json"
+        with writing(self.suite_folder), _locked(path.with_name("suite.json.lock")):
+            write_json(path, document)
 
     def finished(self, block: str, cells: Mapping[str, str]) -> bool:
         """Whether every cell of a block was measured, in this block, with the settings it has now.
@@ -75,18 +132,14 @@ class Store:
             cells: key to canonical JSON, for every cell of the block.
 
         A damaged part, or one whose epochs are gone, counts as not measured.
-        """
-        return all(self._finished(block, key, canonical) for key, canonical in cells.items())
 
-    def measured(self, key: str) -> bool:
-        """Whether a cell was measured to its end, in whatever block."""
-        if key in self._merged:
-            return True
-        try:
-            table, _ = read_part(self._part("cells", key), CELLS)
-            return table.column("status")[0].as_py() in FINISHED
-        except (DamagedError, IndexError, OSError):
+        Raises:
+            ResultsError: nothing can be written here.
+        """
+        if not self.folder.is_dir():
             return False
+        with self.alone():  # else another run may be replacing or merging just these
+            return all(self._finished(block, key, canonical) for key, canonical in cells.items())
 
     @contextmanager
     def lock(self, block: str, *, wait: bool = True) -> Iterator[bool]:
@@ -102,23 +155,27 @@ class Store:
         Raises:
             ResultsError: the lock file cannot be written.
         """
-        path = self.folder / "locks" / f"{_safe(block)}.lock"
-        lock = filelock.FileLock(path, timeout=-1 if wait else 0, thread_local=False)
-        with writing(path), suppress(filelock.Timeout):
-            lock.acquire()
-        held = lock.is_locked
-        try:
+        with _locked(self.folder / "locks" / f"{_safe(block)}.lock", wait=wait) as held:
             yield held
-        finally:
-            if held:
-                discard(path)  # while it is held: who waits finds the name gone and takes a new file
-                lock.release()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """No other process writes here meanwhile, and what one had committed when it died is in its place.
+
+        Raises:
+            ResultsError: nothing can be written here.
+        """
+        with writing(self.folder), self.lock(_WRITING):
+            self._settle()
+            yield
 
     def write_block(
         self,
         cells: Sequence[Row],
         epochs: Mapping[str, Sequence[Row]] | None = None,
         steps: Mapping[str, Sequence[Row]] | None = None,
+        *,
+        over_finished: bool = True,
     ) -> None:
         """Commits a measured block, replacing what an earlier run left of it. Call it under the block's lock.
 
@@ -126,49 +183,101 @@ class Store:
             cells: a row of CELLS for every cell of the block, failed ones included; missing columns are null.
             epochs: key to the cell's rows of EPOCHS; ``key`` and ``block`` may be left out.
             steps: key to the cell's rows of STEPS; ``key`` may be left out.
+            over_finished: else nothing is written where one of the cells was measured to its end before, and what was
+                kept of the new measurement goes.
 
-        All parts are written and synced under temporary names first, so a full disk loses nothing; then the
-        block's old cells go, and the new parts are renamed, cells last.
+        All parts are written and synced in a folder with a temporary name, which is then renamed: from that moment on
+        readers take them instead of the old ones, which they replace one by one.
 
         Raises:
-            ResultsError: nothing more can be written.
+            ResultsError: nothing more can be written, or a newer bnpbench wrote what would be replaced.
             ValueError: a row has an unknown column, or rows belong to no cell of the block.
         """
         rows: dict[str, Mapping[str, Sequence[Row]]] = {"epochs": epochs or {}, "steps": steps or {}}
         blocks = {str(cell["key"]): str(cell["block"]) for cell in cells}
         if strays := {key for table in rows.values() for key in table} - set(blocks):
             raise ValueError(f"rows of cells that the block lacks: {', '.join(sorted(strays))}")
-        staged: dict[str, dict[str, Path]] = {kind: {} for kind in ("epochs", "steps", "cells")}
-        with writing(self.folder), self.lock(_WRITING):
+        with self.alone():
+            if not over_finished and any(self._measured(key) for key in blocks):
+                for key, block in blocks.items():
+                    self._forget(key, block)
+                return
+            self.refuse_newer(blocks)
+            staged, commit = self.folder / f".{COMMIT}.tmp", {"commit": uuid4().hex}
             try:
+                for kind in SCHEMAS:
+                    (staged / kind).mkdir(parents=True)
                 for cell in cells:
                     key = str(cell["key"])
-                    self._stage(
-                        staged,
-                        "epochs",
-                        key,
-                        [{"key": key, "block": blocks[key], **row} for row in rows["epochs"].get(key, ())],
-                    )
-                    self._stage(staged, "steps", key, [{"key": key, **row} for row in rows["steps"].get(key, ())])
-                    whole = {"members": sorted(blocks)} | {
-                        kind: len(table.get(key, ())) for kind, table in rows.items()
+                    counts = {kind: len(table.get(key, ())) for kind, table in rows.items()}
+                    own = {
+                        "epochs": [{"key": key, "block": blocks[key], **row} for row in rows["epochs"].get(key, ())],
+                        "steps": [{"key": key, **row} for row in rows["steps"].get(key, ())],
+                        "cells": [cell],
                     }
-                    self._stage(staged, "cells", key, [cell], {"whole": json.dumps(whole)})
-                self._commit(list(blocks), staged)
-            finally:
-                for temporary in (path for parts in staged.values() for path in parts.values()):
-                    discard(temporary)
+                    whole = {"whole": json.dumps({"members": sorted(blocks)} | counts)}
+                    for kind, table in own.items():
+                        if table:
+                            path = staged / kind / f"{_safe(key)}.parquet"
+                            write_part(path, table, SCHEMAS[kind], commit | (whole if kind == "cells" else {}))
+                for kind in SCHEMAS:
+                    sync(staged / kind)
+                sync(staged)
+                staged.rename(self.folder / COMMIT)
+                sync(self.folder)
+            except BaseException:
+                _remove(staged)
+                raise
+            self._settle()
 
     def write_partial(self, key: str, epochs: Sequence[Row]) -> None:
         """Replaces the epochs so far of a cell that is still being measured. Raises ResultsError."""
-        path = self._part("epochs", key, ".partial")
-        with writing(path), self.lock(_WRITING):
-            stage(path, [{"key": key, **row} for row in epochs], EPOCHS, {}).replace(path)
-            sync(path.parent)
+        with self.alone(), replacing(self._part("epochs", key, PARTIAL)) as temporary:
+            write_part(temporary, [{"key": key, **row} for row in epochs], EPOCHS, {})
+
+    def checkpoint(self, key: str) -> Path:
+        """Where the state of a cell that is not measured to its end is kept."""
+        return self.folder / "checkpoints" / f"{_safe(key)}.pt"
+
+    def checkpoint_temporary(self, block: str) -> Path:
+        """The name under which a state is written first: the block's, for its lock tells who may remove it."""
+        return self.folder / "checkpoints" / f".{_safe(block)}.tmp"
 
     def log_path(self, block: str) -> Path:
         """Where the child that measures a block writes its log."""
         return self.folder / "logs" / f"{_safe(block)}.log"
+
+    def _settle(self) -> None:
+        """Put the committed block in its place, the cells last. Whoever dies here leaves the rest to the next one."""
+        _remove(self.folder / f".{COMMIT}.tmp")
+        commit = self.folder / COMMIT
+        for key, path in committed(self.folder, "cells").items():
+            discard(self._part("epochs", key, PARTIAL))
+            with suppress(DamagedError):
+                table, metadata = read_part(path, CELLS)
+                row = table.select(["block", "status"]).to_pylist()[0]
+                if row["status"] in FINISHED:
+                    self._forget(key, str(row["block"]))
+                for kind in (kind for kind, rows in promised_rows(metadata).items() if not rows):
+                    self._part(kind, key).unlink(missing_ok=True)
+        for kind in ("epochs", "steps", "cells"):
+            if parts := committed(self.folder, kind):
+                for path in parts.values():
+                    path.replace(self.folder / kind / path.name)
+                sync(self.folder / kind)
+        _remove(commit)
+
+    def _forget(self, key: str, block: str) -> None:
+        """Remove what is kept of a cell only until it is measured to its end."""
+        for path in (self._part("epochs", key, PARTIAL), self.checkpoint(key), self.checkpoint_temporary(block)):
+            discard(path)
+
+    def _measured(self, key: str) -> bool:
+        """Whether a cell was measured to its end, in whatever block."""
+        if (path := self._part("cells", key)).exists():
+            with suppress(DamagedError, IndexError):
+                return read_part(path, CELLS)[0].column("status")[0].as_py() in FINISHED
+        return key in self._merged
 
     def _finished(self, block: str, key: str, canonical: str) -> bool:
         if not self._part("cells", key).exists():
@@ -178,13 +287,24 @@ class Store:
             row = table.select(["key", "block", "settings", "status"]).to_pylist()[0]
             if (row["key"], row["block"], row["settings"]) != (key, block, canonical) or row["status"] not in FINISHED:
                 return False
-            return all(self._rows(kind, key) == count for kind, count in promised_rows(metadata).items())
+            promised = promised_rows(metadata)
+            return all(self._rows(kind, key, metadata) == count for kind, count in promised.items() if count)
         except (DamagedError, IndexError):
             return False
 
-    @cached_property
+    @property
     def _merged(self) -> dict[str, tuple[str, str]]:
         """Key to block and canonical JSON of the finished cells that were merged into one file a table."""
+        try:
+            status = (self.folder / "cells.parquet").stat()
+        except OSError:
+            return {}
+        stamp = status.st_ino, status.st_mtime_ns, status.st_size
+        if stamp != self._merged_stamp:  # another process may have merged more since
+            self._merged_stamp, self._merged_cells = stamp, self._read_merged_cells()
+        return self._merged_cells
+
+    def _read_merged_cells(self) -> dict[str, tuple[str, str]]:
         try:
             tables = {kind: self._read_merged(kind) for kind in SCHEMAS}
         except (DamagedError, OSError):
@@ -195,35 +315,10 @@ class Store:
     def _read_merged(self, kind: str) -> Any:
         return read_part(self.folder / f"{kind}.parquet", SCHEMAS[kind], compacted=True)[0]
 
-    def _rows(self, kind: str, key: str) -> int:
-        path = self._part(kind, key)
-        return read_part(path, SCHEMAS[kind])[0].num_rows if path.exists() else 0
-
-    def _stage(
-        self,
-        staged: dict[str, dict[str, Path]],
-        kind: str,
-        key: str,
-        rows: Sequence[Row],
-        metadata: Mapping[str, str] | None = None,
-    ) -> None:
-        if rows:
-            staged[kind][key] = stage(self._part(kind, key), rows, SCHEMAS[kind], metadata or {})
-
-    def _commit(self, keys: Sequence[str], staged: Mapping[str, Mapping[str, Path]]) -> None:
-        for key in keys:  # a cell never stands beside another run's epochs
-            self._part("cells", key).unlink(missing_ok=True)
-        sync(self.folder / "cells")
-        for kind, parts in staged.items():
-            for key in keys:
-                final = self._part(kind, key)
-                if key in parts:
-                    parts[key].replace(final)
-                else:
-                    final.unlink(missing_ok=True)
-            sync(self.folder / kind)
-        for key in keys:
-            discard(self._part("epochs", key, ".partial"))
+    def _rows(self, kind: str, key: str, cell: Mapping[str, str]) -> int:
+        """How many rows a cell has that were committed with it."""
+        table, metadata = read_part(self._part(kind, key), SCHEMAS[kind])
+        return table.num_rows if metadata.get("commit") == cell.get("commit") else 0
 
     def _part(self, kind: str, key: str, suffix: str = "") -> Path:
         return self.folder / kind / f"{_safe(key)}{suffix}.parquet"
@@ -242,9 +337,32 @@ def folder_name(suite: str) -> str:
 
 def _safe(name: str) -> str:
     """A hash as a file name; nothing that could be a path passes."""
-    if not re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z_-]{0,63}", name):
+    if not _HASH.fullmatch(name):
         raise ResultsError(f"{name!r} is not a hash and cannot name a file of results")
     return name
+
+
+@contextmanager
+def _locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Holds a flock; yields whether it is held, which without ``wait`` it may not be."""
+    lock = filelock.FileLock(path, timeout=-1 if wait else 0, thread_local=False)
+    with writing(path), suppress(filelock.Timeout):
+        lock.acquire()
+    held = lock.is_locked
+    try:
+        yield held
+    finally:
+        if held:
+            discard(path)  # while it is held: who waits finds the name gone and takes a new file
+            lock.release()
+
+
+def _remove(folder: Path) -> None:
+    """Removes a folder, whatever is in it; of a link the link alone."""
+    if folder.is_symlink() or not folder.is_dir():
+        folder.unlink(missing_ok=True)
+    else:
+        shutil.rmtree(folder)
 
 
 @contextmanager

@@ -110,7 +110,7 @@ class Suite:
 
     def finals(
         self,
-        scores: Mapping[str, float],
+        scores: Mapping[str, float | None],
         *,
         device: Literal["cpu", "cuda"],
         threads: int,
@@ -121,21 +121,27 @@ class Suite:
         """The cells that follow from the trials: the best value of each family, on the whole training set.
 
         Args:
-            scores: what ``[select]`` goes by, by the trial's key. A value counts whose trials all have one, by their
-                mean; a family without such a value has no finals.
+            scores: what ``[select]`` goes by, by the key of each trial that is finished; None of one that has no such
+                number (it diverged). A value counts whose trials all have one, by their mean. A family without such a
+                value has no finals, and one with a trial that is not finished has none yet: it might be the best.
             device, threads, only, seeds, epochs: as of ``cells``.
         """
         assert self.select is not None
         auto = {"device": device, "threads": threads}
         tried: dict[tuple[tuple[int, ...], int], list[float | None]] = {}
+        waiting: set[tuple[int, ...]] = set()
         for row in self._rows:
             if row.seed_rank < self.select.seeds:
-                score = scores.get(_resolved(row, auto, "trial", epochs).key)
-                tried.setdefault((row.family, row.chosen_rank), []).append(score)
+                key = _resolved(row, auto, "trial", epochs).key
+                tried.setdefault((row.family, row.chosen_rank), []).append(scores.get(key))
+                if key not in scores:
+                    waiting.add(row.family)
         best: dict[tuple[int, ...], tuple[float, int]] = {}
         for (family, rank), found in tried.items():
             known = [score for score in found if score is not None]
-            if len(known) == len(found) and (family not in best or mean(known) > best[family][0]):
+            if family in waiting or len(known) < len(found):
+                continue
+            if family not in best or mean(known) > best[family][0]:
                 best[family] = mean(known), rank
         rows = [
             row

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,9 @@ from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from bnpbench.bnp import BNP
+
+
+_DIGEST = hashlib.sha256().digest_size
 
 
 def seed_for(seed: int, stream: str) -> int:
@@ -74,13 +78,25 @@ class TrainingState:
                         value.copy_(then[name]) if name in then else value.zero_()
 
 
-def save(content: dict[str, Any], path: Path) -> None:
-    """Write a checkpoint whole or not at all."""
+class DamagedState(Exception):
+    """A checkpoint that cannot be gone on from; the text is the reason."""
+
+
+def save(content: dict[str, Any], path: Path, temporary: Path) -> None:
+    """Write a checkpoint whole or not at all, with its SHA-256 in front: a flipped bit would else change every epoch.
+
+    Args:
+        content: tensors, numbers, strings, lists and dicts.
+        path: of the checkpoint; its folder is made.
+        temporary: name beside it that is written first, over what a killed process left there.
+    """
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
-            torch.save(content, file)
+            file.write(hashlib.sha256(buffer.getbuffer()).digest())
+            file.write(buffer.getbuffer())
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -89,17 +105,27 @@ def save(content: dict[str, Any], path: Path) -> None:
 
 
 def load(path: Path) -> dict[str, Any] | None:
-    """A checkpoint, or None where there is none or it is damaged: the cell then starts afresh.
+    """A checkpoint, or None where there is none. Loads tensors and plain values only, never code.
 
-    Loads tensors and plain values only, never code.
+    Raises:
+        DamagedState: it is not what ``save`` wrote.
     """
-    if not path.is_file():
-        return None
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception:  # torch documents no set of errors for a damaged file
+        written = memoryview(path.read_bytes())
+    except FileNotFoundError:
         return None
-    return content if isinstance(content, dict) else None
+    except OSError as error:
+        raise DamagedState(error.strerror or str(error)) from error
+    digest, pickled = written[:_DIGEST], written[_DIGEST:]
+    if hashlib.sha256(pickled).digest() != digest:
+        raise DamagedState("its checksum is wrong")
+    try:
+        content = torch.load(io.BytesIO(pickled), map_location="cpu", weights_only=True)
+    except Exception as error:  # torch documents no set of errors
+        raise DamagedState(f"torch cannot load it: {type(error).__name__}") from error
+    if not isinstance(content, dict):
+        raise DamagedState(f"it holds a {type(content).__name__}")
+    return content
 
 
 def _cloned(value: Any) -> Any:

@@ -70,17 +70,18 @@ def parts(folder: Path) -> tuple[Target, list[bytes]]:
 
 
 def checkpoints(folder: Path) -> tuple[Target, list[bytes]]:
-    """The loader of checkpoints: a dict, or None."""
+    """The loader of checkpoints: a dict, or DamagedState."""
     import torch
 
     from bnpbench.training import state
 
     path = folder / "fuzzed.pt"
-    state.save({"key": "k", "state": {"model": {"w": torch.zeros(3)}}, "rows": [{"epoch": 1}]}, path)
+    state.save({"key": "k", "state": {"model": {"w": torch.zeros(3)}}, "rows": [{"epoch": 1}]}, path, folder / "x.tmp")
 
     def target(data: bytes) -> None:
         path.write_bytes(data)
-        assert isinstance(state.load(path), dict | None)
+        with contextlib.suppress(state.DamagedState):
+            assert isinstance(state.load(path), dict)
 
     return target, [path.read_bytes()]
 

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from bnpbench import read_results
-from tests.command import SUITE, bnpbench, start, suite
+from tests.command import SUITE, bnpbench, environment, start, suite
 from tests.kept import kept
 from tests.processes import below
 from tests.timeless import timeless
@@ -180,3 +180,78 @@ def test_a_long_cell_goes_on_from_its_last_epoch_bit_for_bit(tmp_path: Path) -> 
     assert len(killed.epochs) == 4
     assert timeless(killed.epochs, "environment").equals(timeless(whole.epochs, "environment"))
     assert not list(tmp_path.rglob("*.pt"))
+
+
+IN_A_CALLBACK = """
+import gc, os, signal, sys
+from bnpbench.cli import main
+from bnpbench.execution.progress import Lines
+
+number, moment = int(sys.argv.pop()), sys.argv.pop()
+
+def stop(phase, info):
+    if phase == "start":
+        gc.callbacks.remove(stop)
+        os.kill(os.getpid(), number)
+
+def collect(real):
+    def told(*arguments):
+        real(*arguments)
+        gc.callbacks.append(stop)
+        gc.collect()
+        setattr(Lines, moment, real)
+    return told
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+setattr(Lines, moment, collect(getattr(Lines, moment)))
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "moment", "code"), [(signal.SIGTERM, "epoch", 143), (signal.SIGINT, "epoch", 130), (15, "stop", 143)]
+)
+def test_a_signal_inside_a_callback_is_not_lost(number: int, moment: str, code: int, tmp_path: Path) -> None:
+    """Python prints and drops an exception there: the sweep went on to its end, with exit code 0."""
+    suite(tmp_path, MANY)
+    arguments = ["run", "tiny.toml", moment, str(int(number))]
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_CALLBACK, *arguments], cwd=tmp_path, env=environment(None), capture_output=True
+    )
+    assert b"Exception ignored in" in done.stderr
+    assert done.returncode == code, done.stderr
+    assert b"is kept" in done.stderr
+    assert (len(finished(tmp_path)) < 10) == (moment == "epoch")
+
+
+HANGING = """
+import sys, threading, time
+from typing import Literal
+from bnpbench import MethodPlugin
+
+
+class Hanging(MethodPlugin):
+    kind: Literal["hanging"]
+
+    def layer(self, features, spatial_dims, site):
+        from torch import nn
+
+        print("x" * 3_000_000, flush=True)
+        threading.Thread(target=time.sleep, args=(600,)).start()
+        return nn.Identity()
+"""
+
+
+def test_a_child_that_has_answered_but_does_not_end_is_ended(tmp_path: Path) -> None:
+    """And what it printed does not fill the disk."""
+    (tmp_path / "hanging.py").write_text(HANGING)
+    text = SUITE.replace('method = ["vanilla", "bnp"]\nseed = [1, 2]', 'method = ["hanging"]').replace(
+        'name = "tiny"', 'name = "tiny"\nplugins = ["hanging.py"]'
+    )
+    begin = time.monotonic()
+    done = bnpbench("run", suite(tmp_path, text), "--allow-plugins", "--timeout", "100", cwd=tmp_path)
+    assert time.monotonic() - begin < 100
+    assert done.returncode == 0, done.stderr
+    assert set(read_results(tmp_path / "results").cells.status) == {"ok"}
+    (log,) = tmp_path.glob("results/tiny/*/logs/*.log")
+    assert log.stat().st_size < 2**20

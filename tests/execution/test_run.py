@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 from bnpbench import load_suite, read_results, run_suite
-from bnpbench.errors import BnpbenchError, DataError, DeviceError, SuiteError
+from bnpbench.errors import BnpbenchError, DataError, DeviceError, ResultsError, SuiteError
 from tests.timeless import timeless
 
 SMALL = """
@@ -183,3 +185,22 @@ def test_missing_data_offline_name_the_remedies(tmp_path: Path) -> None:
     )
     with pytest.raises(DataError, match=r"(?s)--data-dir.*BNPBENCH_DATA.*bnpbench data get mnist"):
         run_suite(load_suite(path), tmp_path / "out", data_dir=tmp_path / "none", offline=True)
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_results_of_a_newer_bnpbench_are_refused_before_anything_runs(
+    fresh: bool, interleaved: Path, tmp_path: Path
+) -> None:
+    """They were measured again and written over without a word."""
+    out = tmp_path / "out"
+    shutil.copytree(interleaved, out)
+    path = sorted(out.glob("*/*/cells/*.parquet"))[-1]
+    with pq.ParquetFile(path) as file:
+        table, metadata = file.read(), {k.decode(): v.decode() for k, v in file.metadata.metadata.items()}
+    with pq.ParquetWriter(path, table.schema.remove_metadata(), store_schema=False) as writer:
+        writer.write_table(table.replace_schema_metadata(None))
+        writer.add_key_value_metadata({**metadata, "schema_version": "2"})
+    before = {file: file.read_bytes() for file in out.rglob("*") if file.is_file()}
+    with pytest.raises(ResultsError, match="schema_version 2: a newer bnpbench wrote it, this one reads 1"):
+        run_suite(load_suite(write(tmp_path, INTERLEAVED)), out, fresh=fresh)
+    assert {file: file.read_bytes() for file in out.rglob("*") if file.is_file()} == before

@@ -9,6 +9,7 @@ import pytest
 
 from bnpbench import Results, load_suite, read_results, run_suite
 from bnpbench.errors import SuiteError
+from bnpbench.execution.progress import Silent
 from bnpbench.report import render, verdicts
 
 SUITE = """
@@ -120,3 +121,38 @@ def test_the_report_tells_what_was_chosen_and_claims_look_at_finals(tuned: Path)
 def test_shards_run_trials_only(tuned: Path, tmp_path: Path) -> None:
     run_suite(load_suite(tuned / "tuned.toml"), tmp_path / "out", shard=(1, 2))
     assert set(read_results(tmp_path / "out").cells.role) == {"trial"}
+
+
+def test_finals_wait_for_every_trial_of_their_group(tuned: Path, tmp_path: Path) -> None:
+    """A crashed or missing trial was passed over, and a later run that had it chose other finals."""
+    suite = load_suite(tuned / "tuned.toml")
+    told: list[str] = []
+
+    class Told(Silent):
+        def note(self, text: str) -> None:
+            told.append(text)
+
+    results = run_suite(suite, tmp_path / "out", Told(), only=("optimizer.lr=0.05",))
+    assert set(results.cells.role) == {"trial"}
+    assert "8 of 12 trials are not finished" in " ".join(told)
+    text = render(results)
+    assert "Where a trial is not finished nothing is chosen" in text
+    assert "the finals wait: 2 of 3 trials not measured" in text
+    resumed, whole = run_suite(suite, tmp_path / "out"), read_results(tuned / "out")
+    assert set(resumed.cells.key) == set(whole.cells.key)
+    assert last(resumed, "test_accuracy") == last(whole, "test_accuracy")
+    assert "the finals wait" not in render(resumed)
+
+
+def test_a_trial_that_is_finished_without_a_number_lets_finals_begin(tuned: Path) -> None:
+    suite = load_suite(tuned / "tuned.toml")
+    trials = suite.cells(device="cpu", threads=1)
+    scores: dict[str, float | None] = {cell.key: cell.settings.optimizer.lr for cell in trials}
+    finals = suite.finals(scores, device="cpu", threads=1)
+    assert {cell.settings.optimizer.lr for cell in finals} == {0.1}
+    best = [cell.key for cell in trials if cell.settings.optimizer.lr == 0.1]
+    diverged = scores | {best[0]: None}
+    assert len(suite.finals(diverged, device="cpu", threads=1)) == len(finals)
+    assert {cell.settings.optimizer.lr for cell in suite.finals(diverged, device="cpu", threads=1)} == {0.1, 0.05}
+    crashed = {key: score for key, score in scores.items() if key != best[0]}
+    assert len(suite.finals(crashed, device="cpu", threads=1)) == len(finals) - 2  # its own, of two seeds

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import dying
 import pytest
-from made_parts import block, hashed, identity_of, store
+from made_parts import block, canonicals, hashed, identity_of, store, written
 
 from bnpbench.errors import ResultsError
-from bnpbench.results import compact, compacting, read_results
+from bnpbench.results import compact, compacting, part, read_results
 
 
 def filled(folder: Path) -> Path:
@@ -48,90 +49,100 @@ def test_merging_is_lossless_and_can_be_done_again(tmp_path: Path) -> None:
     assert store(after).finished(identity_of(made), {cell["key"]: cell["settings"] for cell in made[0]})
 
 
-@pytest.mark.parametrize("moment", range(1, 12))
-def test_whenever_it_stops_the_same_cells_are_read(
-    moment: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("scene", dying.COMPACTIONS)
+def test_whenever_it_dies_the_same_cells_are_read(scene: str, tmp_path: Path) -> None:
+    """At every rename and every removal."""
+    *folders, whole = dying.deaths(scene, tmp_path)
+    for out in folders:
+        assert same(out, whole)
+        made = block(1, 2, 3)
+        assert store(out).finished(identity_of(made), canonicals(made))  # a run that comes next
+        assert same(out, whole)
+        compact(out)
+        assert same(out, whole)
+        assert dying.litter(out) == []
+        assert not list(out.glob("*/*/*/*.parquet"))
+
+
+def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before, after = filled(tmp_path / "before"), filled(tmp_path / "after")
-    store(after).write_block(*block(3, run=7))
-    store(before).write_block(*block(3, run=7))
-    calls = 0
 
-    def failing(path: Path) -> None:
-        nonlocal calls
-        calls += 1
-        if calls == moment:
-            raise OSError(28, "No space left on device")
+    def full(path: Path) -> None:
+        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(compacting, "sync", failing)
-    if moment > 7:
+    monkeypatch.setattr(part, "sync", full)
+    with pytest.raises(ResultsError, match="No space left"):
         compact(after)
-    else:
-        with pytest.raises(ResultsError, match="No space left"):
-            compact(after)
-    one, two = read_results(after), read_results(before)
-    assert set(one.cells.key) == set(two.cells.key)
-    assert len(one.epochs) == len(two.epochs)
     monkeypatch.undo()
-    compact(after)
+    assert same(after, before)
+    assert dying.litter(after) == []
+
+
+def test_a_block_that_is_being_measured_is_merged_as_it_was(tmp_path: Path) -> None:
+    before, after = filled(tmp_path / "before"), filled(tmp_path / "after")
+    with store(after).lock(identity_of(block(3))):
+        assert list(compact(after).values()) == [4]
+        assert same(after, before)
+        for folder in (before, after):
+            store(folder).write_block(*block(3, run=7))
     assert same(after, before)
 
 
-def test_a_block_that_is_being_measured_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_run_that_commits_and_a_compaction_wait_for_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cell that was committed between the reading of parts and their removal was lost."""
     before, after = filled(tmp_path / "before"), filled(tmp_path / "after")
-    with store(after).lock(identity_of(block(3))):
-        assert list(compact(after).values()) == [3]
-        assert len(list(after.rglob("cells/*.parquet"))) == 1
-        assert same(after, before)
-    compact(after)
-    with store(after).lock(identity_of(block(3))):  # what was merged before stays
-        assert list(compact(after).values()) == [4]
-        assert same(after, before)
+    read, started = compacting.read_environment, threading.Event()
 
-
-def test_what_a_run_writes_while_parts_are_read_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before, after = filled(tmp_path / "before"), filled(tmp_path / "after")
-    compact(after)
-    read = compacting.read_environment
-
-    def overtaken(*arguments: Any) -> Any:
+    def slow(*arguments: Any) -> Any:
         found = read(*arguments)
-        for numbers in ((3,), (4,), (5,)):  # merged before, merged before, new
-            store(after).write_block(*block(*numbers, run=7, epochs=3))
+        started.set()
+        time.sleep(0.5)
         return found
 
-    store(after).write_block(*block(3, run=6))
-    monkeypatch.setattr(compacting, "read_environment", overtaken)
-    assert list(compact(after).values()) == [2]
+    monkeypatch.setattr(compacting, "read_environment", slow)
+    with ThreadPoolExecutor(2) as pool:
+        compactions = [pool.submit(compact, after) for _ in range(2)]
+        started.wait()
+        for numbers in ((3,), (4,), (5,)):
+            store(after).write_block(*block(*numbers, run=7, epochs=3))
+        assert [list(done.result().values()) for done in compactions] in ([[4], [5]], [[5], [4]], [[4], [4]])
     monkeypatch.undo()
     for numbers in ((3,), (4,), (5,)):
         store(before).write_block(*block(*numbers, run=7, epochs=3))
-    assert len(list(after.rglob("cells/*.parquet"))) == 3
     assert same(after, before)
 
 
-def test_rows_that_a_run_is_about_to_commit_stay(tmp_path: Path) -> None:
-    before, after = filled(tmp_path / "before"), filled(tmp_path / "after")
-    compact(after)
-    for folder in (before, after):
-        store(folder).write_block(*block(3, run=7))
-    cells = store(after).folder / "cells" / f"{hashed(3)[0]}.parquet"
-    with store(after).lock(identity_of(block(3))):
-        last = cells.read_bytes()  # of a commit this is renamed last
-        cells.unlink()
-        assert list(compact(after).values()) == [4]
-        cells.write_bytes(last)
-    assert same(after, before)
+def test_what_another_process_merged_is_known_to_be_finished(tmp_path: Path) -> None:
+    """A stopped run that had looked before the other compacted hid the finished cell behind an interrupted one."""
+    filled(tmp_path)
+    compact(tmp_path)
+    kept, made = store(tmp_path), block(3, steps=1)
+    assert not kept.finished("another", canonicals(made))  # it has looked at what is merged
+    written(tmp_path, [block(3, run=7), block(5)])
+    compact(tmp_path)
+    for numbers in ((3,), (5,)):
+        kept.write_block(*block(*numbers, run=8, status="interrupted"), over_finished=False)
+    results = read_results(tmp_path)
+    assert set(results.cells.status) == {"ok"}
+    assert set(results.cells[results.cells.key.isin([hashed(3)[0], hashed(5)[0]])].label) == {"run 7", "run 0"}
 
 
-def test_one_compaction_waits_for_another(tmp_path: Path) -> None:
-    after = filled(tmp_path)
-    with ThreadPoolExecutor(1) as pool:
-        with store(after).lock("compact"):
-            second = pool.submit(compact, after)
-            with pytest.raises(TimeoutError):
-                second.result(timeout=0.3)
-        assert list(second.result(timeout=60).values()) == [4]
+@pytest.mark.parametrize("kind", ["epochs", "steps"])
+def test_a_part_whose_rows_are_damaged_hides_nothing_that_was_merged(kind: str, tmp_path: Path) -> None:
+    folder = filled(tmp_path)
+    compact(folder)
+    before = read_results(folder)
+    store(folder).write_block(*block(3, run=7, steps=1))
+    (rows,) = folder.glob(f"*/*/{kind}/*.parquet")
+    rows.write_bytes(rows.read_bytes()[:-20])
+    after = read_results(folder)
+    assert rows in [path for path, _ in after.damaged]
+    assert set(after.cells.label) == set(before.cells.label)
+    assert (len(after.cells), len(after.epochs), len(after.steps)) == (4, 8, 4)
+    assert list(compact(folder).values()) == [4]
+    assert rows.exists()
 
 
 @pytest.mark.parametrize("kind", ["cells", "epochs", "steps"])
@@ -172,17 +183,6 @@ def test_a_damaged_part_costs_nothing_of_what_was_merged_before(locked: bool, tm
         .equals(before.cells.sort_values("key").reset_index(drop=True))
     )
     assert len(after.epochs) == len(before.epochs)
-
-
-def test_more_locks_than_open_files_are_allowed() -> None:
-    code = (
-        "import resource; import bnpbench.results.compacting as c\n"
-        "resource.setrlimit(resource.RLIMIT_NOFILE, (256, 4096))\n"
-        "c._allow_open_files(2000)\n"
-        "print(resource.getrlimit(resource.RLIMIT_NOFILE))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "(2256, 4096)\n"
 
 
 def test_no_such_folder(tmp_path: Path) -> None:

@@ -11,12 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import dying
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from made_parts import ENVIRONMENT, block, canonicals, hashed, identity_of, store, written
 
 from bnpbench.errors import ResultsError
-from bnpbench.results import CELLS, EPOCHS, STEPS, Store, part, read_results
+from bnpbench.results import CELLS, EPOCHS, STEPS, Store, compact, part, read_results
 
 HERE = Path(__file__).parent
 
@@ -212,52 +214,35 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert temporary_files(tmp_path) == []
 
 
-CRASHING = """
-import os, sys
-from pathlib import Path
-from made_parts import block, written
-
-def die_before(renames, out):
-    made = written(out, [block(1, 2, 3, run=1, steps=1), block(9)])
-    real = Path.replace
-    def dying(self, target):
-        nonlocal renames
-        renames -= 1
-        if renames < 0:
-            os._exit(9)
-        return real(self, target)
-    Path.replace = dying
-    made.write_block(*block(1, 2, 3, run=2, steps=1))
-    os._exit(0)
-
-for renames in range(10):
-    child = os.fork() or die_before(renames, Path(sys.argv[1]) / str(renames))
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
-
-
-def test_a_crash_between_any_two_parts_leaves_the_block_whole_or_unfinished(tmp_path: Path) -> None:
-    """Dies before the n-th of the block's nine renames; no row of one run stands beside another's."""
-    program = [sys.executable, "-c", CRASHING, str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    codes = subprocess.run(program, env=environment, check=True, capture_output=True, text=True).stdout.split()
-    assert codes == ["9"] * 9 + ["0"]
+@pytest.mark.parametrize("scene", dying.SCENES)
+def test_whenever_a_commit_dies_the_block_is_the_old_one_or_the_new_one(scene: str, tmp_path: Path) -> None:
+    """At every rename and every removal: for a reader who comes then, and for the run that comes next."""
     made = block(1, 2, 3)
-    for renames in range(10):
-        out = tmp_path / str(renames)
+    seen = []
+    for out in dying.deaths(scene, tmp_path):
         results = read_results(out)
-        assert hashed(9)[0] in set(results.cells["key"])  # the other block
         mine = results.cells[results.cells["block"] == identity_of(made)]
-        assert len(mine) == (3 if renames == 9 else 0)
-        seconds = set(results.epochs[results.epochs["block"] == identity_of(made)]["train_seconds"])
-        assert seconds == ({2.0} if len(mine) else set())
+        label = " ".join(sorted(set(mine["label"])))
+        seen.append(label)
+        if label:
+            assert results.damaged == []
+            assert len(mine) == 3
+            seconds = results.epochs[results.epochs["block"] == identity_of(made)]["train_seconds"]
+            assert set(seconds) == {float(label.split()[1])}
+            counts = {"run 1": (6, 6), "run 2": (9, 0) if scene == "replacement" else (6, 3)}[label]
+            assert (len(seconds), len(results.steps)) == counts
         kept = store(out)
-        assert kept.finished(identity_of(made), canonicals(made)) == (len(mine) == 3)
-        kept.write_block(*block(1, 2, 3, run=4, steps=1))
+        assert kept.finished(identity_of(made), canonicals(made)) == bool(label)
         again = read_results(out)
-        assert set(again.cells["label"]) == {"run 0", "run 4"}
-        assert again.damaged == []
-        assert temporary_files(out) == []
+        assert again.damaged == [] or not label
+        assert set(again.cells["label"]) == {"run 0", label} - {""}
+        assert dying.litter(out) == ([] if label else dying.litter(out))
+        kept.write_block(*block(1, 2, 3, run=4, steps=1))
+        last = read_results(out)
+        assert set(last.cells["label"]) == {"run 0", "run 4"}
+        assert (last.damaged, dying.litter(out)) == ([], [])
+    assert seen == sorted(seen)
+    assert set(seen) == ({"", "run 2"} if scene == "first_commit" else {"run 1", "run 2"})
 
 
 HOLDING = """
@@ -334,3 +319,59 @@ def test_the_suite_document_is_replaced_whole(tmp_path: Path) -> None:
         kept.write_suite(document)
         assert json.loads((kept.suite_folder / "suite.json").read_text(encoding="utf-8")) == document
     assert sorted(path.name for path in kept.suite_folder.iterdir()) == ["0123456789ab", "suite.json"]
+
+
+def of_a_newer_schema(path: Path) -> bytes:
+    """The part as a bnpbench to come may write it: another version, another column."""
+    file = pq.ParquetFile(path)
+    table = file.read().append_column("new", pa.nulls(file.metadata.num_rows, pa.string()))
+    metadata = {k.decode(): v.decode() for k, v in file.metadata.metadata.items() if k != b"ARROW:schema"}
+    with pq.ParquetWriter(path, table.schema, store_schema=False) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({**metadata, "schema_version": "2"})
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("place", ["cells/{key}.parquet", "epochs/{key}.parquet", "cells.parquet"])
+def test_what_a_newer_bnpbench_wrote_is_never_written_over(place: str, tmp_path: Path) -> None:
+    made = block(1, 2)
+    kept = written(tmp_path, [made])
+    if place == "cells.parquet":
+        compact(tmp_path)
+    path = kept.folder / place.format(key=hashed(2)[0])
+    newer = of_a_newer_schema(path)
+    told = r"schema_version 2: a newer bnpbench wrote it, this one reads 1"
+    assert told in " ".join(reason for _, reason in read_results(tmp_path).damaged)
+    with pytest.raises(ResultsError, match=rf"{path.name}: {told}\. Nothing was written: install that bnpbench, or"):
+        kept.refuse_newer([hashed(1)[0], hashed(2)[0]])
+    with pytest.raises(ResultsError, match=told):
+        kept.write_block(*made)
+    assert path.read_bytes() == newer
+    if place != "cells.parquet":
+        compact(tmp_path)
+    assert path.read_bytes() == newer
+    assert dying.litter(tmp_path) == []
+
+
+def test_what_killed_runs_left_goes_at_the_next_start(tmp_path: Path) -> None:
+    kept = written(tmp_path, [block(1), block(3, status="interrupted")])
+    (kept.folder / "checkpoints").mkdir()
+    left = [
+        kept.folder / ".commit.tmp" / "cells" / "x.parquet",
+        kept.folder / ".cells.parquet.tmp",
+        kept.folder / "epochs" / ".x.partial.parquet.tmp",
+        kept.folder / ".environment.json.tmp",
+        kept.checkpoint(hashed(1)[0]),  # of a cell that is finished
+        kept.folder / "epochs" / f"{hashed(1)[0]}.partial.parquet",
+        kept.checkpoint_temporary("dead"),
+        kept.folder / "locks" / "dead.lock",
+        kept.folder / "locks" / "writing.lock",
+    ]
+    wanted = [kept.checkpoint(hashed(3)[0]), kept.checkpoint_temporary("alive")]
+    for path in (*left, *wanted):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    with kept.lock("alive"):  # of another run
+        kept.create()
+    assert [path for path in left if path.exists()] == []
+    assert [path for path in wanted if not path.exists()] == []

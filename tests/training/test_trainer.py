@@ -14,7 +14,7 @@ from bnpbench import methods
 from bnpbench.measure.clock import CpuClock
 from bnpbench.suite import Cell, Settings
 from bnpbench.training.examples import Resident
-from bnpbench.training.state import load, save, seed_for
+from bnpbench.training.state import DamagedState, load, save, seed_for
 from bnpbench.training.trainer import Trainer, diverged
 
 CPU = torch.device("cpu")
@@ -109,7 +109,7 @@ def test_warm_up_leaves_no_trace(method: str, optimizer: dict[str, Any]) -> None
 def test_a_checkpoint_continues_bit_for_bit(method: str, optimizer: dict[str, Any], tmp_path: Any) -> None:
     undisturbed = trainer(method=method, optimizer=optimizer)
     undisturbed.epoch()
-    save({"state": undisturbed.state.take()}, tmp_path / "x.pt")
+    save({"state": undisturbed.state.take()}, tmp_path / "x.pt", tmp_path / ".x.tmp")
     undisturbed.epoch()
 
     resumed = trainer(method=method, optimizer=optimizer)
@@ -124,12 +124,32 @@ def test_a_checkpoint_continues_bit_for_bit(method: str, optimizer: dict[str, An
         assert torch.equal(ours, theirs)
 
 
-def test_a_damaged_checkpoint_is_no_checkpoint(tmp_path: Any) -> None:
-    assert load(tmp_path / "absent.pt") is None
-    (tmp_path / "damaged.pt").write_bytes(b"PK\x03\x04 not a checkpoint")
-    assert load(tmp_path / "damaged.pt") is None
-    (tmp_path / "empty.pt").write_bytes(b"")
-    assert load(tmp_path / "empty.pt") is None
+def test_no_bit_of_a_checkpoint_may_change(tmp_path: Any) -> None:
+    """torch reads a flipped bit of a weight as another weight: every later epoch was another, and the status ok."""
+    path = tmp_path / "x.pt"
+    assert load(path) is None
+    weights = torch.linspace(0, 1, 50)
+    save({"weights": weights}, path, tmp_path / ".x.tmp")
+    assert sorted(tmp_path.iterdir()) == [path]
+    content = load(path)
+    assert content is not None
+    assert torch.equal(content["weights"], weights)
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(DamagedState, match="checksum"):
+            load(path)
+    for damaged in (b"", whole[:-1], whole[:20], b"PK\x03\x04 not a checkpoint"):
+        path.write_bytes(damaged)
+        with pytest.raises(DamagedState, match="checksum"):
+            load(path)
+    save([1], path, tmp_path / ".x.tmp")  # type: ignore[arg-type]
+    with pytest.raises(DamagedState, match="a list"):
+        load(path)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(DamagedState, match="directory"):
+        load(path)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -15,13 +15,13 @@ from typing import Any
 import psutil
 
 from bnpbench.errors import BnpbenchError
+from bnpbench.execution.child import shorten
 from bnpbench.execution.children import Child, ask, start_forkserver, stop_forkserver
 from bnpbench.execution.messages import Done, Probe, Refused
 from bnpbench.suite import PluginFile
 
 RAYS = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")  # what Ray sets for an actor; a local run has the machine's own
 BOOT = Path("/proc/sys/kernel/random/boot_id")
-LOG_BYTES = 2**20  # of the end of a log that are sent
 LOOK_SECONDS = 1.0  # between looks for a new checkpoint
 
 
@@ -109,6 +109,7 @@ class Host:
         assert self.child is not None
         with self.listening:
             while not connection.wait([self.child.channel, self.child.process.sentinel], LOOK_SECONDS):
+                shorten(self._log)
                 if found := self._new_checkpoints():
                     return Report(checkpoints=found)
             alive = self.child.alive()
@@ -159,7 +160,8 @@ class Host:
         return found
 
     def _printed(self) -> bytes:
-        return self._log.read_bytes()[-LOG_BYTES:] if self._log.exists() else b""
+        shorten(self._log)
+        return self._log.read_bytes() if self._log.exists() else b""
 
 
 def _node_environment() -> dict[str, str]:

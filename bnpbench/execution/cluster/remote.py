@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -36,7 +35,7 @@ class Remote:
 
     def __init__(self, ray: Ray, member: Member, lose: Callable[[Member], None], request: RunBlock, log: Path) -> None:
         self.ray, self.member, self.tell, self.log = ray, member, lose, log
-        self.checkpoints = request.checkpoints
+        self.checkpoints, self.block = request.checkpoints, request.block.id
         self.inbox: list[Any] = []
         self.lost, self.end = False, ""
         there = replace(request, checkpoints=request.checkpoints and member.description.folder / "checkpoints")
@@ -97,6 +96,6 @@ class Remote:
     def _keep(self, key: str, content: bytes) -> None:
         if self.checkpoints is not None:
             self.checkpoints.mkdir(exist_ok=True)
-            temporary = self.checkpoints / f"{key}.{os.getpid()}.tmp"
+            temporary = self.checkpoints / f".{self.block}.tmp"  # as ``Store.checkpoint_temporary``
             temporary.write_bytes(content)
             temporary.replace(self.checkpoints / f"{key}.pt")

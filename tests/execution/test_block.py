@@ -1,0 +1,141 @@
+"""One block in one process: a cell that goes on from its checkpoint, or from the start where that is no use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bnpbench.execution import block
+from bnpbench.execution.messages import Epoch, Finished, Note, RunBlock
+from bnpbench.measure.costs import Columns, Costs
+from bnpbench.suite.cells import Block
+from bnpbench.suite.document import Measure
+from bnpbench.training import state
+from tests.training.test_trainer import cell
+
+Content = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block, "configure", lambda *arguments: None)  # of the process of a cell, not of the tests'
+    monkeypatch.setattr(block, "CHECKPOINT_SECONDS", 0.0)
+
+
+def ran(folder: Path) -> list[Any]:
+    """What the run of a cell says; its last checkpoint but one stays in the folder."""
+    one = cell(method="bn", epochs=4, optimizer={"kind": "sgd", "lr": 0.1, "momentum": 0.9})
+    costs = {one.key: Costs(Columns())}
+    said: list[Any] = []
+    block.run_block(
+        RunBlock(Block((one,), Measure()), (one,), costs, None, folder, fresh=False, cores=None, gpu=0, log="log"),
+        said.append,
+    )
+    return said
+
+
+def epochs(said: list[Any]) -> list[dict[str, Any]]:
+    rows = [message.row for message in said if isinstance(message, Epoch)]
+    return [{name: value for name, value in row.items() if "seconds" not in name} for row in rows]
+
+
+def finished(said: list[Any]) -> dict[str, Any]:
+    (message,) = (message for message in said if isinstance(message, Finished))
+    return message.row
+
+
+def test_a_cell_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    undisturbed = ran(tmp_path)
+    (path,) = tmp_path.iterdir()
+    content = state.load(path)
+    assert content is not None
+    assert len(content["rows"]) == 3
+    again = ran(tmp_path)
+    assert epochs(again) == epochs(undisturbed)
+    assert [message for message in again if isinstance(message, Epoch)][:3] == undisturbed[:3]  # with their times
+    assert finished(again)["message"] is None
+
+
+def without_state(content: Content) -> None:
+    del content["state"]
+
+
+def of_another_shape(content: Content) -> None:
+    content["state"]["model"] = {name: value[:1] for name, value in content["state"]["model"].items() if value.dim()}
+
+
+def half_an_optimizer(content: Content) -> None:
+    content["state"]["optimizer"] = {0: {"momentum_buffer": "none"}}
+
+
+def rows_that_are_none(content: Content) -> None:
+    content["rows"] = [1, 2, 3]
+
+
+def rows_without_numbers(content: Content) -> None:
+    content["rows"] = [{"epoch": row["epoch"], "key": row["key"]} for row in content["rows"]]
+
+
+def rows_of_another_cell(content: Content) -> None:
+    content["rows"] = [{**row, "key": "0123456789ab"} for row in content["rows"]]
+
+
+def rows_from_the_second_on(content: Content) -> None:
+    content["rows"] = content["rows"][1:]
+
+
+def text_for_a_number(content: Content) -> None:
+    content["rows"] = [{**row, "learning_rate": "fast"} for row in content["rows"]]
+
+
+def no_random_state(content: Content) -> None:
+    content["random"]["cpu"] = content["random"]["cpu"][:5]
+
+
+MALFORMED = (
+    without_state,
+    of_another_shape,
+    half_an_optimizer,
+    rows_that_are_none,
+    rows_without_numbers,
+    rows_of_another_cell,
+    rows_from_the_second_on,
+    text_for_a_number,
+    no_random_state,
+)
+
+
+@pytest.mark.parametrize("spoil", MALFORMED)
+def test_a_malformed_checkpoint_starts_the_cell_afresh_and_says_so(
+    spoil: Callable[[Content], None], tmp_path: Path
+) -> None:
+    """It failed its cell at every rerun, or ended the whole run."""
+    undisturbed = ran(tmp_path)
+    (path,) = tmp_path.iterdir()
+    content = state.load(path)
+    assert content is not None
+    spoil(content)
+    state.save(content, path, tmp_path / "x.tmp")
+    assert_afresh(ran(tmp_path), undisturbed, path.name)
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate"])
+def test_a_damaged_checkpoint_starts_the_cell_afresh_and_says_so(damage: str, tmp_path: Path) -> None:
+    undisturbed = ran(tmp_path)
+    (path,) = tmp_path.iterdir()
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content if damage == "flip" else content[:-10])
+    assert_afresh(ran(tmp_path), undisturbed, path.name)
+
+
+def assert_afresh(again: list[Any], undisturbed: list[Any], name: str) -> None:
+    (note,) = (message.text for message in again if isinstance(message, Note))
+    assert f"its checkpoint {name} cannot be used (" in note
+    assert note.endswith("): started afresh")
+    assert note.endswith(finished(again)["message"])
+    assert finished(again)["status"] == "ok"
+    assert epochs(again) == epochs(undisturbed)

@@ -1,0 +1,36 @@
+"""The child's side: what it prints has a limit."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from bnpbench.execution.child import LOG_BYTES, shorten
+
+
+def test_a_long_log_keeps_its_beginning_and_its_end(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    printing = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    try:
+        for _ in range(3):
+            os.write(printing, b"begin" + b"x" * 2 * LOG_BYTES + b"end")
+            shorten(log)
+            text = log.read_bytes()
+            assert len(text) < LOG_BYTES
+            assert text.startswith(b"begin")
+            assert text.endswith(b"end")
+            assert b"bytes are left out here" in text
+        os.write(printing, b"more")
+        assert log.read_bytes() == text + b"more"
+        shorten(log)
+        assert log.read_bytes() == text + b"more"
+    finally:
+        os.close(printing)
+
+
+def test_no_log_and_no_link_is_shortened(tmp_path: Path) -> None:
+    shorten(tmp_path / "absent")
+    (tmp_path / "elsewhere").write_bytes(bytes(2 * LOG_BYTES))
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    shorten(tmp_path / "link")
+    assert (tmp_path / "elsewhere").stat().st_size == 2 * LOG_BYTES
