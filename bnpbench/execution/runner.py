@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence, Set
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from bnpbench.execution.messages import Preflight
 from bnpbench.execution.options import Options, Outcome
 from bnpbench.execution.precheck import check_cuda_only, check_data, check_device, demand_devices, likely_device
 from bnpbench.execution.progress import Progress, Silent
+from bnpbench.execution.provenance import provenance
 from bnpbench.execution.stores import Stores
 from bnpbench.execution.sweep import Sweep
 from bnpbench.results import FINISHED, Results, check_writable, read_results
@@ -102,7 +101,7 @@ def _measure(
     costs = executor.preflight(Preflight(tuple(todo), options.data_dir, options.offline)) if todo else {}
     stores.create()
     stores.first.write_suite(suite.document(whole, epochs=options.epochs))
-    return Sweep(stores, executor, options, costs, _provenance(suite), progress).run(blocks, done)
+    return Sweep(stores, executor, options, costs, provenance(suite.path.parent), progress).run(blocks, done)
 
 
 def _check_devices(executor: Executor, options: Options, cells: Sequence[Cell]) -> None:
@@ -161,32 +160,3 @@ def _sharded(blocks: Sequence[Block], shard: tuple[int, int] | None) -> tuple[Bl
     place, count = shard
     mine = set(sorted(block.id for block in blocks)[place - 1 :: count])
     return tuple(block for block in blocks if block.id in mine)
-
-
-def _provenance(suite: Suite) -> dict[str, Any]:
-    """Versions and the commit of the repository that holds the suite."""
-    folder = suite.path.parent if suite.path else Path.cwd()
-    commit = _git(folder, "rev-parse", "HEAD")
-    return {
-        "bnpbench": _version("bnpbench"),  # from a checkout it may run uninstalled
-        "torch": version("torch"),
-        "commit": commit,
-        "dirty": bool(_git(folder, "status", "--porcelain", "--untracked-files=no")) if commit else None,
-    }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
-def _git(folder: Path, *command: str) -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *command], capture_output=True, text=True, timeout=10, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
