@@ -83,9 +83,9 @@ def _losses(trainer: Trainer) -> Iterator[float]:
         trainer.step.loss_sum.zero_()
         trainer.step(*batch)
         yield trainer.step.loss_sum.item()
-    index, images, labels = (*third, None, None)[:3]
+    index, *streamed = third
     with torch.no_grad():
-        yield trainer.step.forward(*trainer.step.data(index, images, labels))[1].item()
+        yield trainer.step.forward(*trainer.step.data(index, *(streamed or (None, None))))[1].item()
 
 
 def _give_back() -> None:

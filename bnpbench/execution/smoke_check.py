@@ -92,8 +92,8 @@ def smoke_check(
     tried = [Tried(cell.key, "not tried", reason) for cell, reason in refused]
     tried += _try(suite.name, chosen, names, data_dir, suite.plugins)
     root = storage.root(data_dir)
-    missing = {kind: files.missing(kind, root) for kind in dict.fromkeys(c.settings.dataset.kind for c in chosen)}
-    replaced = {kind: reason for kind, reason in missing.items() if reason is not None}
+    kinds = dict.fromkeys(str(cell.settings.dataset.kind) for cell in chosen)
+    replaced = {kind: reason for kind in kinds if (reason := files.missing(kind, root)) is not None}
     return Smoked(suite.name, len(cells), names, tuple(tried), replaced)
 
 

@@ -210,7 +210,7 @@ class Store:
                 for cell in cells:
                     key = str(cell["key"])
                     counts = {kind: len(table.get(key, ())) for kind, table in rows.items()}
-                    own = {
+                    own: dict[str, Sequence[Row]] = {
                         "epochs": [{"key": key, "block": blocks[key], **row} for row in rows["epochs"].get(key, ())],
                         "steps": [{"key": key, **row} for row in rows["steps"].get(key, ())],
                         "cells": [cell],

@@ -124,7 +124,7 @@ def _run(file: PluginFile) -> ModuleType:
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         place = place_of(error)
-        line = error.lineno if isinstance(error, SyntaxError) else place and place.line
+        line = error.lineno if isinstance(error, SyntaxError) else None if place is None else place.line
         raise SuiteError(f"does not run: {type(error).__name__}: {error}", file=file.path, line=line) from error
     return module
 
