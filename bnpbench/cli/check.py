@@ -19,13 +19,17 @@ def check(
     seeds: Annotated[int | None, typer.Option(min=1, help="The first so many seeds.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Instead of the suite's.")] = None,
     out: Annotated[Path, typer.Option(help="Earlier results, for the time estimate.")] = Path("results"),
+    build: Annotated[
+        bool, typer.Option("--build", help="Build every network with its method too; exit 3 if one cannot be.")
+    ] = False,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of the data sets, for --build.")] = None,
     allow_plugins: Annotated[
         bool, typer.Option("--allow-plugins", help="Run the Python files that a suite names.")
     ] = False,
 ) -> int:
     """Validate suites and list their cells.
 
-    The time is estimated from earlier results; nothing is run."""
+    The time is estimated from earlier results; nothing is run. What the options alone cannot tell, --build finds."""
     import json
 
     from bnpbench.errors import BnpbenchError
@@ -38,7 +42,14 @@ def check(
         return 0
     if not suites:
         raise BnpbenchError("check: name a suite file or a shipped suite, or give --json-schema")
+    code = 0
     for suite in suites:
         loaded = load_suite(suite, allow_plugins=allow_plugins)
         print(listing(loaded, out, only=tuple(only or ()), seeds=seeds, epochs=epochs))
-    return 0
+        if build:
+            from bnpbench.execution.building import build as build_cells
+
+            built = build_cells(loaded, data_dir, only=tuple(only or ()), seeds=seeds)
+            print(built.text)
+            code = max(code, built.exit_code)
+    return code
