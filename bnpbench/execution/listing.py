@@ -18,7 +18,8 @@ from bnpbench.execution.precheck import likely_device
 from bnpbench.execution.progress import duration
 from bnpbench.report.text import plain
 from bnpbench.results import read_results
-from bnpbench.suite import Cell, Suite, misfit, unchecked
+from bnpbench.suite import Cell, Settings, Suite, misfit, unchecked
+from bnpbench.suite.sites import Misfit
 
 
 def listing(
@@ -82,14 +83,13 @@ def by_reason(cells: Iterable[tuple[Cell, str]]) -> list[str]:
 
 
 def _unfit(cells: Iterable[Cell]) -> Iterable[tuple[Cell, str]]:
-    known: dict[Any, str | None] = {}
+    known: dict[Settings, Misfit | None] = {}
     for cell in cells:
         decides = cell.settings.model_copy(update={"seed": 1})
         if decides not in known:
-            fault = misfit(decides)
-            known[decides] = fault and fault.reason
-        if (reason := known[decides]) is not None:
-            yield cell, reason
+            known[decides] = misfit(decides)
+        if (fault := known[decides]) is not None:
+            yield cell, fault.reason
 
 
 def _left(suite: Suite, cells: Iterable[Cell]) -> str:

@@ -8,7 +8,7 @@ from bnpbench.suite.data import data_shape
 from bnpbench.suite.plugins import DatasetPlugin, MethodPlugin, NetworkPlugin
 from bnpbench.suite.settings import Settings
 from bnpbench.suite.sites import Misfit, Site, no_site, nothing_to_precondition, single_row, single_value
-from bnpbench.suite.vocabulary import Bnp, BnpGroupNorm, FullyConnected, GroupNorm, ImageNet, LayerNorm
+from bnpbench.suite.vocabulary import Bnp, BnpGroupNorm, FullyConnected, GroupNorm, ImageNet, LayerNorm, Position
 
 
 def misfit(settings: Settings) -> Misfit | None:
@@ -19,11 +19,10 @@ def misfit(settings: Settings) -> Misfit | None:
     network, method = settings.network, settings.method
     if isinstance(network, NetworkPlugin):
         return None
-    preconditioned = isinstance(method, Bnp | BnpGroupNorm)
     sites = _sites(settings)
     if not sites and method.normalizes:
-        return Misfit(no_site(network.kind, method.kind, preconditioned))
-    if not sites and preconditioned and not method.first_layer:
+        return Misfit(no_site(network.kind, method.kind, isinstance(method, BnpGroupNorm)))
+    if not sites and isinstance(method, Bnp) and not method.first_layer:
         return Misfit(nothing_to_precondition(network.kind, method.kind))
     found = [fault for site in sites if (fault := method.undivided(site.layer, site.features))]
     return found[0] if found else next((fault for site in sites if (fault := _one_at_a_time(settings, site))), None)
@@ -48,7 +47,7 @@ def unchecked(settings: Settings) -> str | None:
 def _sites(settings: Settings) -> list[Site]:
     """Where the method puts a normalization, in the order in which they are built."""
     network, method, shape = settings.network, settings.method, data_shape(settings.dataset).input
-    position = "pre" if method.kind == "bn-pre" else getattr(method, "position", "post")
+    position: Position = "pre" if method.kind == "bn-pre" else getattr(method, "position", "post")
     sites = list(network.sites(shape, position))
     if getattr(method, "input", False):
         features, *positions = (prod(shape),) if isinstance(network, FullyConnected) else shape

@@ -11,8 +11,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bnpbench import load_suite, methods
+from bnpbench import load_suite, methods, read_results
 from bnpbench.errors import NotApplicable, SuiteError
+from bnpbench.execution.progress import Lines
 from bnpbench.layers import Normalization
 from bnpbench.networks import build, reads
 from bnpbench.suite import Settings, misfit
@@ -182,12 +183,43 @@ def test_one_network_that_a_method_does_not_fit_stops_no_other(write: Callable[[
         'network = [{ kind = "fc", hidden = [8] }, { kind = "fc", hidden = [6] }, { kind = "fc", hidden = [1] }, '
         '{ kind = "fc", hidden = [] }]\nmethod = ["vanilla", "gn", "ln", "bnp"]\n'
     )
-    done = bnpbench("check", path, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    reasons = [line for line in done.stdout.splitlines() if line.startswith("not applicable: ")]
-    assert [line.partition(": ")[2].partition(":")[0] for line in reasons] == [
-        "gn, 2 cells",
-        "gn, 1 cell",
-        "ln, 1 cell",
-        "ln, 1 cell",
+    checked, built, run = (
+        bnpbench(*words, path, cwd=tmp_path) for words in (("check",), ("check", "--build"), ("run",))
+    )
+    assert (checked.returncode, built.returncode, run.returncode) == (0, 0, 0), run.stderr
+    told = [line for line in checked.stdout.splitlines() if line.startswith("not applicable: ")]
+    assert sorted(line.partition(", ")[0] for line in told) == ["not applicable: gn"] * 3 + ["not applicable: ln"] * 2
+    found = built.stdout.partition("built: 16 of 16 cells\n")[2].splitlines()
+    assert len(found) == 5
+    cells = read_results(tmp_path / "results").cells
+    assert cells.groupby("label").status.apply(lambda column: sorted(set(column))).to_dict() == {
+        "vanilla": ["ok"],
+        "gn": ["not-applicable", "ok"],
+        "ln": ["not-applicable", "ok"],
+        "bnp": ["ok"],
+    }
+    reasons = set(cells[cells.status == "not-applicable"].message)
+    assert len(reasons) == 5
+    assert all(any(reason in line for line in found) for reason in reasons)
+
+
+def test_cells_of_a_block_that_fail_for_one_reason_are_told_once(
+    write: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    loaded = load_suite(
+        write(
+            'network = [{ kind = "fc", hidden = [8] }]\nmethod = ["vanilla", "bn", "bnp"]\n'
+            '[measure]\ninterleave = ["method"]\n'
+        )
+    )
+    (block,) = loaded.blocks(loaded.cells(device="cpu", threads=1))
+    progress = Lines()
+    progress.start([block])
+    failed = {"status": "error", "message": "DataError: half a file", "seed": 1}
+    keys = [cell.key for cell in block.cells]
+    progress.finished(block, {keys[0]: failed, keys[1]: {**failed, "message": "other"}, keys[2]: failed})
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
+    assert told == [
+        "warning: vanilla N=20, bnp N=20: error: DataError: half a file",
+        "warning: bn N=20: error: other",
     ]
