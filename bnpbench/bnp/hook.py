@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from bnpbench.bnp.pool import Layer
 
+_transform = torch._C._functorch.peek_interpreter_stack
+
 
 class ForwardHook:
     """Shows each call in training mode to its layer. Copies and pickles of the module carry an inert hook instead.
@@ -28,7 +30,7 @@ class ForwardHook:
         inputs = input_of(args, kwargs)
         if torch.compiler.is_dynamo_compiling():
             self.layer.observe_compiled(inputs, output)
-        elif torch._C._functorch.peek_interpreter_stack() is not None:
+        elif _transform() is not None:
             return  # torch.func: what is differentiated are copies of the parameters, and those have no .grad
         elif self.layer.weight.requires_grad:
             self.layer.observe(inputs, output)

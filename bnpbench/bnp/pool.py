@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 _RAW_STEPS = 3
 
 
+_graph_task, _NO_TASK = torch._C._current_graph_task_id, -1
+_strided = torch.strided
+
+
 class Gradient:
     """A ``.grad`` as it was at some moment, without keeping it alive."""
 
@@ -75,7 +79,7 @@ class Backward:
 
     def note(self, call: Call) -> None:
         """A gradient reached the output of ``call``."""
-        task = torch._C._current_graph_task_id()
+        task = _graph_task()
         arrivals = self.passes.get(task)
         if arrivals is None:
             arrivals = self.passes[task] = {}
@@ -178,12 +182,18 @@ class Layer:
 
     @property
     def weight(self) -> Tensor:
-        weight: Tensor = self._parameter("weight")
+        try:
+            weight: Tensor = self.parameters["weight"]
+        except KeyError:
+            raise self._changed("weight") from None
         return weight
 
     @property
     def bias_grad(self) -> Tensor | None:
-        bias: Tensor | None = self._parameter("bias")
+        try:
+            bias: Tensor | None = self.parameters["bias"]
+        except KeyError:
+            raise self._changed("bias") from None
         return bias.grad if bias is not None and bias.requires_grad else None
 
     @property
@@ -199,7 +209,7 @@ class Layer:
         """Forward pass: take the statistics of a call, and count it once a gradient reaches its output."""
         # Inside a backward pass checkpointed calls are recomputed. Those of non-reentrant checkpointing were counted
         # before and have a node that no gradient passes; those of the reentrant kind count now, when one does.
-        waits = self.backward.watched or torch._C._current_graph_task_id() != -1
+        waits = self.backward.watched or _graph_task() != _NO_TASK
         if self.running.terms is not None and not waits:
             self.running.begin_anew()
         rows, examples, outputs = self._counts(inputs, output)
@@ -253,8 +263,9 @@ class Layer:
         Returns:
             ``weight.grad``.
         """
-        grad = self.weight.grad
-        if self.pool:
+        weight = self.weight
+        grad = weight.grad
+        if self.pool and weight._version != self.version:
             self._notice_raw_step()
         if grad is None:
             self.pool.clear()
@@ -342,29 +353,23 @@ class Layer:
             self.scales = {counts: scale}  # of the last step: most have the same counts
         return self.scales[counts]
 
-    def _parameter(self, name: str) -> Any:
-        try:
-            return self.parameters[name]
-        except KeyError:
-            raise StatisticsError(
-                f"layer {self.name!r} has no {name} of its own any more: it was pruned or parametrized after BNP was "
-                "made. bnp.remove(), and make BNP afterwards, which leaves such layers alone"
-            ) from None
+    def _changed(self, name: str) -> StatisticsError:
+        return StatisticsError(
+            f"layer {self.name!r} has no {name} of its own any more: it was pruned or parametrized after BNP was made. "
+            "bnp.remove(), and make BNP afterwards, which leaves such layers alone"
+        )
 
     def _join(self, calls: dict[Call, None]) -> None:
         """Take calls into the pool."""
-        if self.pool:
+        version = self.weight._version
+        if self.pool and version != self.version:
             self._notice_raw_step()
-        else:
-            self.version = self.weight._version
+        self.version = version
         self.pool.update(calls)
 
     def _notice_raw_step(self) -> None:
-        """Warn if the weight keeps changing while rows wait for ``precondition()``."""
-        version = self.weight._version
-        if version == self.version:
-            return
-        self.version = version
+        """The weight has changed while rows wait for ``precondition()``: warn if that goes on."""
+        self.version = self.weight._version
         self.raw_steps += 1
         if self.raw_steps == _RAW_STEPS and not self.backward.warned:
             self.backward.warned = True
@@ -382,7 +387,7 @@ class Layer:
 
     def _counts(self, inputs: Tensor, output: Tensor) -> tuple[int, int, int]:
         """Rows of the input, examples, rows of the layer as a matrix."""
-        if inputs.is_nested or inputs.layout is not torch.strided:
+        if inputs.is_nested or inputs.layout is not _strided:
             kind = "nested" if inputs.is_nested else str(inputs.layout).removeprefix("torch.")
             raise StatisticsError(
                 f"layer {self.name!r} was called with a {kind} tensor, of which BNP takes no statistics: give it a "
@@ -405,7 +410,7 @@ def add_unless_recomputed(sums: Tensor, more: Tensor) -> None:
     An operator of its own, because compiled code cannot tell. Reentrant checkpointing recomputes inside a backward pass
     too, but what ran before was without gradients and not counted.
     """
-    if torch._C._current_graph_task_id() != -1:
+    if _graph_task() != _NO_TASK:
         hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
         if hooks is not None and hooks[0].__module__ == checkpoint.__name__:
             return
