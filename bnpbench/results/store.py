@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -88,7 +89,7 @@ class Store:
         """
         inner = (self.folder / name for name in (*SCHEMAS, "logs", "locks", "checkpoints"))
         for folder in (self.suite_folder, self.folder, *inner):
-            if folder.is_symlink():
+            if os.path.islink(folder):
                 raise ResultsError(
                     f"{folder}: a symbolic link, and nothing is written through one; remove it, or name the folder "
                     "that it leads to instead of this one"

@@ -242,23 +242,23 @@ def test_a_small_merged_file_that_unpacks_to_gigabytes_is_named_before_it_is_rea
     tmp_path: Path, kind: str, bomb: str
 ) -> None:
     folder = one(tmp_path).parent.parent
-    rows = 20_000_000 if bomb == "rows" else 100_000
+    compact(tmp_path)
+    store(tmp_path).write_block(*block(4))
+    rows = {"rows": 5_000_000, "texts": 100_000, "pages": 1}[bomb]
     schema = {"cells": CELLS, "epochs": EPOCHS, "steps": STEPS}[kind]
-    arrays = {field.name: pa.nulls(rows if bomb != "pages" else 1, field.type) for field in schema}
+    arrays = {field.name: pa.nulls(rows, field.type) for field in schema}
     if bomb == "texts":
         arrays["key"] = repeated("x" * 100_000, rows)
     elif bomb == "pages":
         arrays["key"] = pa.array(["x" * 300_000_000])
     big(folder / f"{kind}.parquet", pa.table(arrays), "zstd")
     assert (folder / f"{kind}.parquet").stat().st_size < 700_000
-    used = pa.total_allocated_bytes()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     results = read_results(tmp_path)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**18  # KiB
-    assert pa.total_allocated_bytes() - used < 2**26
     (reason,) = [text for place, text in results.damaged if place == folder / f"{kind}.parquet"]
     assert "more than" in reason
-    assert len(results.cells) == 3
+    assert set(results.cells["key"]) == {hashed(4)[0]}
 
 
 @pytest.mark.parametrize("merged", [False, True])
