@@ -40,9 +40,13 @@ def _table(group: Group, names: Sequence[str], forms: bool) -> Table:
     columns = ("method", "N", *(_COLUMNS[name][0] for name in names), *(["form of BNP"] if forms else []))
     note = (
         "Counts, the same in every run. Predicted by the paper's formula; counted on the plain algorithm; executed by "
-        "the cell's eager step. A multiply-add is 2. Products of these: to train a scale and shift of the input takes "
-        "the gradient of what the first layer reads, which nothing else asks for."
+        "the cell's eager step. A multiply-add is 2."
     )
+    if "flops_method_products" in names:
+        note += (
+            " Products of these: to train a scale and shift of the input takes the gradient of what the first layer "
+            "reads, which nothing else asks for."
+        )
     return Table(group.title, columns, tuple(rows), (note,), tuple(records))
 
 
