@@ -170,7 +170,7 @@ def test_a_cell_that_raises_or_dies_is_named_and_the_others_are_tried(tmp_path: 
     assert [one.status for one in found.tried] == ["finite", "error", "error", "error", "finite"]
     assert found.exit_code == 3
     messages = list(of(found, "error").values())
-    assert messages[0] == "ArithmeticError: no such number"
+    assert messages[0] == "ArithmeticError: no such number (mine.py:36)"
     assert "ended with exit code 7" in messages[1]
     assert messages[2].startswith("AttributeError")
 
