@@ -74,7 +74,8 @@ def test_times_add_up(interleaved: Path) -> None:
     parts = results.epochs.groupby("key")[["train_seconds", "evaluation_seconds", "other_seconds"]].sum().sum(axis=1)
     cells = results.cells[results.cells.status == "ok"].set_index("key")
     told = parts + cells.setup_seconds + cells.warmup_seconds + cells.compile_seconds
-    assert (told / cells.wall_seconds).between(0.9, 1.0001).all()
+    assert (told <= 1.0001 * cells.wall_seconds).all()
+    assert (cells.wall_seconds - told <= 0.1 * cells.wall_seconds + 0.01).all()  # another process may come between
 
 
 def test_methods_take_turns(interleaved: Path) -> None:
