@@ -125,7 +125,7 @@ def test_a_bug_is_told_as_such(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         raise ZeroDivisionError("no such number")
 
     monkeypatch.setattr(cli, "app", faulty)
-    monkeypatch.setattr(cli.signal, "signal", lambda *arguments: None)  # the handlers are not for this process
+    monkeypatch.setattr(cli.interruption, "listen", lambda: None)  # the handlers are not for this process
     assert cli.run(["report"]) == 70
     errors = capsys.readouterr().err
     assert "a bug in bnpbench: ZeroDivisionError: no such number" in errors
