@@ -22,7 +22,7 @@ Errors = pytest.CaptureFixture[str]
 @pytest.fixture(autouse=True)
 def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli.signal, "signal", lambda *arguments: None)  # the handlers are not for this process
+    monkeypatch.setattr(cli.interruption, "listen", lambda: None)  # the handlers are not for this process
 
 
 def made(folder: Path) -> None:

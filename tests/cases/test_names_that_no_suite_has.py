@@ -12,7 +12,7 @@ from bnpbench import cli, load_suite
 @pytest.fixture(autouse=True)
 def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli.signal, "signal", lambda *arguments: None)  # the handlers are not for this process
+    monkeypatch.setattr(cli.interruption, "listen", lambda: None)  # the handlers are not for this process
 
 
 @pytest.mark.parametrize("name", ["_x", "größe", "x" * 65, "a/b", "", ".toml"])
