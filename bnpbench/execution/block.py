@@ -165,19 +165,18 @@ class BlockRun:
         if self.request.checkpoints is None or self.request.fresh:
             return
         path = self.checkpoint(member)
-        before, random = member.trainer.state.take(), random_state()
+        random = random_state()
         try:
             saved = state.load(path)
             if saved is None or saved.get("block") != self.request.block.id:
                 return
             rows, wall_seconds = checked_rows(saved["rows"], member.cell.key), float(saved["wall_seconds"])
             probed = [dict(row) for row in saved["probed"]]
-            member.trainer.state.put_back(saved["state"])
             set_random_state(saved["random"])
+            member.trainer.state.go_on_from(saved["state"])
         except Exception as error:  # whatever stands in a file that somebody else made
             reason = str(error) if isinstance(error, state.DamagedState) else f"{type(error).__name__}: {error}"
             told = f"its checkpoint {path.name} cannot be used ({' '.join(reason.split())[:200]}): started afresh"
-            member.trainer.state.put_back(before)
             set_random_state(random)
             member.message = "; ".join(filter(None, (member.message, told)))
             self.emit(Note(f"{member.cell.label}, batch size {member.cell.settings.batch_size}: {told}"))

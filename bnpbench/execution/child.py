@@ -10,7 +10,6 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
 from multiprocessing import connection, parent_process
 from pathlib import Path
 from typing import Any
@@ -120,10 +119,9 @@ def shorten(log: Path) -> None:
             os.close(file)
 
 
-def watch_parent(tidy_up: Callable[[], None] = lambda: None) -> None:
+def watch_parent() -> None:
     """End with the parent, however it ended: nobody would read the rows."""
     parent = parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])
-        tidy_up()
         os._exit(1)

@@ -6,9 +6,9 @@ a Python error again like a crash, and leaves the ranks behind when it is killed
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
-import shutil
 import signal
 import socket
 import tempfile
@@ -16,7 +16,6 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -32,6 +31,9 @@ from bnpbench.training.parallel import Group
 
 RESTARTS = 3  # of one cell; a rank that dies again and again has a fault of its own
 PATIENCE = timedelta(hours=2)  # of a rank that waits while the first one evaluates; a death is seen at once
+# Where the ranks, which are forks, find an open file that has no name, so that a kill leaves none behind: on Linux.
+# Nobody else can open it, or elsewhere the one that has a name, and join the group.
+FILES = Path("/proc/self/fd")
 GRACE_SECONDS = 1.0  # for the end of a dying process to show, and for a rank to end by itself
 
 
@@ -62,12 +64,14 @@ class _Ranks:
 
     def __init__(self, request: RunBlock) -> None:
         context = multiprocessing.get_context("fork")  # of a child that is a fork itself: there in milliseconds
-        self.folder = tempfile.TemporaryDirectory(prefix="bnpbench-ranks-")  # mode 0700: nobody else can join the group
+        kind: Callable[..., Any] = tempfile.TemporaryFile if FILES.exists() else tempfile.NamedTemporaryFile
+        self.file = kind(prefix="bnpbench-ranks-")
+        store = FILES / str(self.file.fileno()) if FILES.exists() else Path(self.file.name)
         self.processes: list[BaseProcess] = []
         self.channels: list[connection.Connection] = []
         for rank in range(request.cells[0].settings.devices):
             near, far = context.Pipe(duplex=False)
-            process = context.Process(target=_rank, args=(request, rank, Path(self.folder.name) / "store", far))
+            process = context.Process(target=_rank, args=(request, rank, store, far))
             process.start()
             far.close()
             self.processes.append(process)
@@ -83,7 +87,8 @@ class _Ranks:
             process.join()
         for channel in self.channels:
             channel.close()
-        self.folder.cleanup()
+        with contextlib.suppress(FileNotFoundError):  # torch has removed it
+            self.file.close()
 
     def run(self, emit: Callable[[Any], None]) -> tuple[int, int] | None:
         """Pass messages on until the cell is finished; else the rank that died and its exit code."""
@@ -132,8 +137,7 @@ class _Ranks:
 
 def _rank(request: RunBlock, rank: int, store: Path, channel: connection.Connection) -> None:
     """One rank's process."""
-    tidy_up = partial(shutil.rmtree, store.parent, ignore_errors=True)
-    threading.Thread(target=watch_parent, args=(tidy_up,), daemon=True).start()
+    threading.Thread(target=watch_parent, daemon=True).start()
     settings = request.cells[0].settings
     ranks = settings.devices
 

@@ -230,6 +230,7 @@ class Sweep:
         if job.answered:
             run.join()
         run.kill()
+        shorten(job.store.log_path(job.block.id))
         if job.pieces:
             self._launch(job)
 
@@ -245,7 +246,6 @@ class Sweep:
             for row, outlier in zip(rows, outliers([row["train_seconds"] for row in rows]), strict=True):
                 row["outlier"] = outlier
         with interruption.uninterrupted():
-            shorten(job.store.log_path(job.block.id))
             records = list(job.records.values())
             job.store.write_block(records, job.epochs, job.steps, over_finished=over_finished)
             job.release.close()
@@ -270,6 +270,7 @@ class Sweep:
         for job in self.running:
             if job.run is not None:
                 job.run.kill()
+                shorten(job.store.log_path(job.block.id))
         for job in self.running:
             for cell in job.block.cells:
                 if cell.key not in job.records:

@@ -61,6 +61,23 @@ class TrainingState:
         for name, generator in self.generators.items():
             generator.set_state(taken["generators"][name])
 
+    def go_on_from(self, taken: Any) -> None:
+        """``put_back`` for what comes from a file.
+
+        Raises:
+            DamagedState: that is no state of this model and optimizer; everything is as it was before.
+        """
+        before, begun = self.take(), bool(self.optimizer.state)
+        try:
+            self.put_back(taken)
+            if not _equal(self.take(), taken):
+                raise DamagedState("it holds something else than the state of this cell")
+        except Exception as error:  # torch documents no set of errors for a state that does not fit
+            if not begun:
+                self.optimizer.state.clear()
+            self.put_back(before)
+            raise DamagedState(str(error) or type(error).__name__) from error
+
     def _put_back_optimizer(self, taken: dict[int, dict[str, Any]]) -> None:
         if not self.optimizer.state:  # before its first step: let torch build the state
             groups = self.optimizer.param_groups
@@ -94,7 +111,8 @@ def save(content: dict[str, Any], path: Path, temporary: Path) -> None:
     torch.save(content, buffer)
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with temporary.open("wb") as file:
+        temporary.unlink(missing_ok=True)
+        with temporary.open("xb") as file:
             file.write(hashlib.sha256(buffer.getbuffer()).digest())
             file.write(buffer.getbuffer())
             file.flush()
@@ -126,6 +144,16 @@ def load(path: Path) -> dict[str, Any] | None:
     if not isinstance(content, dict):
         raise DamagedState(f"it holds a {type(content).__name__}")
     return content
+
+
+def _equal(value: Any, other: Any) -> bool:
+    if isinstance(value, Tensor) and isinstance(other, Tensor):
+        value = value.cpu()
+        alike = value.shape == other.shape and value.dtype == other.dtype
+        return alike and torch.allclose(value, other, 0, 0, equal_nan=value.dtype.is_floating_point)
+    if isinstance(value, dict) and isinstance(other, dict):
+        return value.keys() == other.keys() and all(_equal(value[k], other[k]) for k in value)
+    return type(value) is type(other) and bool(value == other)
 
 
 def _cloned(value: Any) -> Any:

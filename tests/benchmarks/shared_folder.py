@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bnpbench import read_results
-from tests.benchmarks.fault_injection import PATIENCE, SUITE, Tally, compare
+from tests.benchmarks.kills import PATIENCE, differences, text
 
 
 def start(suite: Path, out: Path) -> subprocess.Popen[str]:
@@ -24,9 +24,9 @@ def start(suite: Path, out: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
-def at_once(suite: Path, undisturbed: Path, times: int) -> Tally:
-    """Two runs at once: both end well, and every cell was measured once."""
-    tally, shares = Tally(), Counter[str]()
+def at_once(suite: Path, undisturbed: Path, times: int) -> list[str]:
+    """Two runs at once: both end well, and every cell was measured once. The faults."""
+    faults, shares = list[str](), Counter[str]()
     for number in range(times):
         out = suite.parent / f"twice{number}"
         runs = [start(suite, out) for _ in range(2)]
@@ -34,12 +34,11 @@ def at_once(suite: Path, undisturbed: Path, times: int) -> Tally:
         assert [run.returncode for run in runs] == [0, 0], told
         measured = [sum(" ok (" in line for line in text.splitlines()) for text in told]
         cells = len(read_results(out).cells)
-        tally.doubled += sum(measured) - cells
-        compare(out, undisturbed, tally)
-        tally.sweeps += 1
+        faults += [f"{sum(measured)} cells were measured, there are {cells}"] * (sum(measured) != cells)
+        faults += differences(out, undisturbed)
         shares[f"{min(measured)} + {max(measured)}"] += 1
-    print(f"two runs at once, {times} times: {tally}; cells measured by each: {dict(shares)}", flush=True)
-    return tally
+    print(f"two runs at once, {times} times: {len(faults)} faults; cells measured by each: {dict(shares)}", *faults)
+    return faults
 
 
 @contextmanager
@@ -63,9 +62,8 @@ def fill(place: Path) -> Path:
             return filler
 
 
-def full_disk(suite: Path, undisturbed: Path) -> Tally:
-    """The run says what is wrong and keeps what it has; with room again it goes on from there."""
-    tally = Tally()
+def full_disk(suite: Path, undisturbed: Path) -> list[str]:
+    """The run says what is wrong and keeps what it has; with room again it goes on from there. The faults."""
     with small_disk(suite.parent / "disk") as disk:
         out = disk / "results"
         run = start(suite, out)
@@ -80,15 +78,14 @@ def full_disk(suite: Path, undisturbed: Path) -> Tally:
         print(f"full disk: {len(whole)} cells kept, {len(kept.damaged)} parts damaged")
         assert run.returncode not in (0, 70)
         assert "Traceback" not in told
-        tally.damaged += len(kept.damaged)
+        faults = [f"damaged: {reason}" for _, reason in kept.damaged]
         before = {path: path.stat().st_mtime_ns for path in out.glob("*/*/cells/*.parquet") if path.stem in set(whole)}
         filler.unlink()
         assert start(suite, out).wait(PATIENCE) == 0
-        tally.lost += sum(path.stat().st_mtime_ns != then for path, then in before.items())
-        compare(out, undisturbed, tally)
-        tally.sweeps += 1
-    print(f"full disk, with room again: {tally}", flush=True)
-    return tally
+        faults += [f"measured again: {path.stem}" for path, then in before.items() if path.stat().st_mtime_ns != then]
+        faults += differences(out, undisturbed)
+    print(f"full disk, with room again: {len(faults)} faults", *faults, flush=True)
+    return faults
 
 
 def main() -> int:
@@ -99,10 +96,10 @@ def main() -> int:
     folder = asked.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     suite = folder / "faults.toml"
-    suite.write_text(SUITE.format(seeds=", ".join(map(str, range(8))), interleave="[]"))
+    suite.write_text(text(epochs=6).replace("seed = [1, 2]", f"seed = {list(range(8))}"))
     undisturbed = folder / "undisturbed"
     assert start(suite, undisturbed).wait(PATIENCE) == 0
-    faults = at_once(suite, undisturbed, asked.times).faults + full_disk(suite, undisturbed).faults
+    faults = at_once(suite, undisturbed, asked.times) + full_disk(suite, undisturbed)
     return 1 if faults else 0
 
 

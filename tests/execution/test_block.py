@@ -71,6 +71,10 @@ def half_an_optimizer(content: Content) -> None:
     content["state"]["optimizer"] = {0: {"momentum_buffer": "none"}}
 
 
+def another_weight(content: Content) -> None:
+    content["state"]["model"] = {name: value.double() for name, value in content["state"]["model"].items()}
+
+
 def rows_that_are_none(content: Content) -> None:
     content["rows"] = [1, 2, 3]
 
@@ -99,6 +103,7 @@ MALFORMED = (
     without_state,
     of_another_shape,
     half_an_optimizer,
+    another_weight,
     rows_that_are_none,
     rows_without_numbers,
     rows_of_another_cell,
