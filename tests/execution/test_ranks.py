@@ -167,7 +167,7 @@ def test_an_error_on_one_rank_is_the_cells(tmp_path: Path) -> None:
     done = bnpbench("run", suite(tmp_path, text), "--allow-plugins", cwd=tmp_path)
     assert done.returncode == 3, done.stderr
     cell = read_results(tmp_path / "results").cells.iloc[0]
-    assert (cell.status, cell.message) == ("error", "ValueError: the second device is weak")
+    assert (cell.status, cell.message) == ("error", "ValueError: the second device is weak (norms.py:17)")
 
 
 def test_more_devices_than_there_are(tmp_path: Path) -> None:
