@@ -16,7 +16,7 @@ from bnpbench.report.view import Cell, View
 from bnpbench.results import told
 
 ACCURACY_TOLERANCE = 0.02  # of seeded CPU runs: rounding differs between torch versions and grows over epochs
-FLOPS = ("flops_model", "flops_method_predicted", "flops_method_counted", "flops_method_products", "parameters")
+FLOPS = ("flops_model", "flops_method_predicted", "flops_method_counted", "parameters")
 UNDER_ONE_TORCH = ("flops_method_executed", "operators_per_step", "kernels_per_step")
 _METRIC = "train_seconds"
 _IN_TURN = "in turn"
