@@ -27,7 +27,9 @@ def compare(
             "--new", metavar="DIR", help="Another folder of the new results, as of another shard.", callback=from_home
         ),
     ] = None,
-    max_slowdown: Annotated[str, typer.Option(metavar="SHARE", help="A slow-down to complain of, such as 5%.")] = "5%",
+    slowdown: Annotated[
+        str, typer.Option("--max-slowdown", metavar="SHARE", help="A slow-down to complain of, such as 5%.")
+    ] = "5%",
     across_machines: Annotated[
         bool, typer.Option("--across-machines", help="Other hardware: compare what does not depend on it.")
     ] = False,
@@ -44,18 +46,24 @@ def compare(
     comparison = compare_results(
         read_results(base, *(more_base or ())),
         read_results(new, *(more_new or ())),
-        max_slowdown=_share(max_slowdown),
+        max_slowdown=max_slowdown(slowdown),
         across_machines=across_machines,
     )
     write(comparison.render(format.value), output)
     return comparison.exit_code
 
 
-def _share(text: str) -> float:
+def max_slowdown(text: str) -> float:
+    """The share that ``5%`` or ``0.05`` stands for. Raises BnpbenchError, also where ``5`` might be 5 % or 500 %."""
     try:
-        share = float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text)
+        number = float(text.removesuffix("%"))
     except ValueError:
-        share = -1.0
+        number = -1.0
+    share = number / 100 if text.endswith("%") else number
     if not 0 < share < 10:
         raise BnpbenchError(f"--max-slowdown {text}: give a share above 0, such as 5% or 0.05")
+    if share == number >= 1:
+        raise BnpbenchError(
+            f"--max-slowdown {text}: a plain number is a share, 0.05 for 5 %; write {text}% or {100 * share:g}%"
+        )
     return share

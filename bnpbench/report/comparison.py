@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bnpbench.errors import NothingToCompare
-from bnpbench.report.outcome import BAD, Change, Comparison
+from bnpbench.report.outcome import Change, Comparison
 from bnpbench.report.pair import Pair, hardware_differences
 from bnpbench.report.view import Cell, View, views
 from bnpbench.results import Results
@@ -19,9 +19,11 @@ def compare(
 ) -> Comparison:
     """Compares the cells that two runs share.
 
-    Counts must be equal (those that torch decides, only under one torch); accuracy of seeded CPU runs within
-    ``pair.ACCURACY_TOLERANCE``; a time is worse when its ratio is above 1 + ``max_slowdown`` and its whole interval
-    too. Times are judged per method, batch size and setting, over seeds and epochs, on one kind of machine only. Where
+    A count is worse when it is higher (those that torch decides, only under one torch), the accuracy of a seeded CPU
+    run when it is lower by more than ``pair.ACCURACY_TOLERANCE``, a status when the cell ended less well; a number that
+    is no more there is worse too. What is better is an improvement, never a regression. A time is worse when its ratio
+    is above 1 + ``max_slowdown`` and its whole interval too. Times are judged per method, batch size and setting, over
+    seeds and epochs, on one kind of machine only. Where
     a method took turns with vanilla in both runs, its ratio to vanilla is judged: between two runs a machine drifts by
     more than the interval of either shows, and the ratio is free of that. Elsewhere the seconds are judged.
 
@@ -58,7 +60,7 @@ def compare(
     only = [
         [_name(v, c) for v in side for c in v.cells if c.row and (id(v), c.key) not in seen] for side in (left, right)
     ]
-    outcome: Any = "changed" if any(change.judgement in BAD for change in changes) else "same"
+    outcome: Any = "changed" if any(change.judgement == "worse" for change in changes) else "same"
     if not shared:
         outcome, notes = "nothing shared", ["no cell was measured in both"]
     return Comparison(outcome, tuple(changes), tuple(shared), tuple(only[0]), tuple(only[1]), (*refused, *notes))

@@ -11,8 +11,9 @@ from bnpbench.report.document import RENDERERS, Chapter, Record, Section, Table
 from bnpbench.report.statistics import Estimate
 from bnpbench.report.text import dash, fixed
 
+METRIC = "train_seconds"  # whose times are compared
+
 Judgement = Literal["same", "within", "worse", "better", "differs", "not judged"]
-BAD = ("worse", "differs")
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class Change:
         quantity: the column.
         base, new: as text.
         change: ratio new / base with its interval; None for what has none.
-        judgement: same, within (the tolerance or the threshold), worse, better, differs, not judged.
+        judgement: same, within (the tolerance or the threshold), worse (a regression), better (an improvement),
+            differs (neither), not judged.
         remark: why.
     """
 
@@ -41,6 +43,11 @@ class Change:
     change: Estimate | None
     judgement: Judgement
     remark: str = ""
+
+    @property
+    def timed(self) -> bool:
+        """Whether it is about times."""
+        return self.quantity == METRIC
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,7 @@ class Comparison:
 
     @property
     def exit_code(self) -> int:
-        """0 fine; 1 something is worse or differs; 4 there was nothing to compare with."""
+        """0 fine; 1 something is worse; 4 there was nothing to compare with."""
         return {"no baseline": 4, "nothing shared": 4, "same": 0, "changed": 1}[self.outcome]
 
     def render(self, format: str = "markdown") -> str:  # noqa: A002 - the name of the option
@@ -74,27 +81,32 @@ class Comparison:
 
 
 def _sections(comparison: Comparison) -> Iterable[Section]:
-    bad = [change for change in comparison.changes if change.judgement in BAD]
+    found = {
+        judgement: [change for change in comparison.changes if change.judgement == judgement]
+        for judgement in ("worse", "better", "differs")
+    }
+    better = f", {_number(found['better'], 'improvement')}" if found["better"] else ""
     verdict = {
         "no baseline": "no baseline",
         "nothing shared": "nothing to compare",
-        "same": "no regression",
-        "changed": f"{len(bad)} regression{'' if len(bad) == 1 else 's'}",
+        "same": f"no regression{better}",
+        "changed": f"{_number(found['worse'], 'regression')}{better}",
     }[comparison.outcome]
     cells = (
         f"{len(comparison.shared)} cells in both, {len(comparison.only_left)} only in the base, "
         f"{len(comparison.only_right)} only in the new results"
     )
-    timed = [change for change in comparison.changes if change.change is not None]
-    unjudged = timed and all(change.judgement == "not judged" for change in timed)
+    timed = [change for change in comparison.changes if change.timed]
+    unjudged = comparison.shared and all(change.judgement == "not judged" for change in timed)
     warning = ("warning: no time was judged; the remarks say why",) if unjudged else ()
     yield Section(f"Comparison: {verdict}", (cells, *warning, *comparison.notes), level=1)
-    if bad:
-        again = replace(_table(bad), records=())  # they stand in the tables below
-        yield Section("Worse or different", tables=(again,))
+    for title, changes in (("Worse", found["worse"]), ("Better", found["better"]), ("Different", found["differs"])):
+        if changes:
+            again = replace(_table(changes), records=())  # they stand in the tables below
+            yield Section(title, tables=(again,))
     if timed:
         yield Section("Times", tables=(_table(timed),))
-    exact = [change for change in comparison.changes if change.change is None]
+    exact = [change for change in comparison.changes if not change.timed]
     if exact:
         yield Section("Counts, accuracy and status", tables=(_counts(exact),))
     for title, names in (
@@ -135,7 +147,11 @@ def _counts(changes: Sequence[Change]) -> Table:
 
 
 def _what(change: Change) -> str:
-    return change.what if change.change is not None else change.quantity
+    return change.what if change.timed else change.quantity
+
+
+def _number(changes: Sequence[Change], word: str) -> str:
+    return f"{len(changes)} {word}{'' if len(changes) == 1 else 's'}"
 
 
 def _ratio(estimate: Estimate | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -9,16 +10,18 @@ from typing import Any
 from bnpbench.report.bootstrap import change_interval
 from bnpbench.report.claims import paired_times
 from bnpbench.report.metrics import NoDataError, times
-from bnpbench.report.outcome import Change, Judgement
+from bnpbench.report.outcome import METRIC, Change, Judgement
 from bnpbench.report.statistics import Estimate
 from bnpbench.report.text import dash, fixed
 from bnpbench.report.view import Cell, View
-from bnpbench.results import told
+from bnpbench.results import FINISHED, told
 
 ACCURACY_TOLERANCE = 0.02  # of seeded CPU runs: rounding differs between torch versions and grows over epochs
 FLOPS = ("flops_model", "flops_method_predicted", "flops_method_counted", "parameters")
 UNDER_ONE_TORCH = ("flops_method_executed", "operators_per_step", "kernels_per_step")
-_METRIC = "train_seconds"
+SECONDS = "seconds per epoch"
+_SIDES = ("in the base", "in the new results")
+_RANKS = {"ok": 2, **dict.fromkeys(FINISHED - {"ok"}, 1)}  # of a status: the higher the better; others are failures
 _IN_TURN = "in turn"
 # Settings in which a method and the vanilla that it is compared with are alike; others may go with the method.
 _PLACE = ("dataset", "network", "batch_size", "seed", "engine", "precision", "memory_format", "device", "threads")
@@ -48,7 +51,10 @@ class Pair:
             )
             if one != other:
                 yield f"{name} differs: {one or dash()} and {other or dash()}"
-        yield f"counts must be equal; accuracy of seeded CPU runs may differ by {ACCURACY_TOLERANCE}"
+        yield (
+            "a count is worse when it is higher, the accuracy of a seeded CPU run when it is lower by more than "
+            f"{ACCURACY_TOLERANCE}"
+        )
         if not self.same_torch:
             yield f"not judged under another torch: {', '.join(UNDER_ONE_TORCH)}"
         if self.same_machine:
@@ -82,42 +88,43 @@ class Pair:
     def _cell(self, one: Cell, other: Cell) -> Iterable[Change]:
         change = _maker(self.new, other, f"seed {other.seed}")
         if one.status != other.status:
-            judgement: Judgement = "better" if other.ok else "worse" if one.ok else "differs"
+            judgement = _judgement(_RANKS.get(one.status, 0), _RANKS.get(other.status, 0), equal="differs")
             yield change("status", "status", one.status, other.status, judgement, str(other.row["message"] or ""))
             return
         for name in (*FLOPS, *UNDER_ONE_TORCH):
             before, after = one.row[name], other.row[name]
             if before is None and after is None:
                 continue
-            judged = name in FLOPS or self.same_torch
-            judgement = "not judged" if not judged else "same" if before == after else "differs"
-            yield change("counts", name, _count(before), _count(after), judgement, "" if judged else "another torch")
+            judgement, remark = ("not judged", "another torch")
+            if name in FLOPS or self.same_torch:
+                judgement, remark = _judged_or_missing(before, after, lambda one, other: _judgement(other, one))
+            yield change("counts", name, _count(before), _count(after), judgement, remark)
         yield from self._accuracy(one, other, change)
 
     def _accuracy(self, one: Cell, other: Cell, change: Callable[..., Change]) -> Iterable[Change]:
         """At the last epoch that both have: a suite with an ``interval`` decides how many there are as it runs."""
         series = [view.series(cell, "test_accuracy") for view, cell in ((self.base, one), (self.new, other))]
-        epochs = series[0].keys() & series[1].keys()
-        if not one.ok or not epochs:
+        if not one.ok or not any(series):
             return
-        before, after = (shares[max(epochs)] for shares in series)
-        judged = one.row["device"] == other.row["device"] == "cpu"
-        judgement: Judgement = "not judged"
-        if judged:
-            judgement = (
-                "same" if before == after else "within" if abs(after - before) <= ACCURACY_TOLERANCE else "differs"
-            )
-        lasts = [max(shares) for shares in series]
-        shorter = f"at epoch {max(epochs)}, of {lasts[0]} and {lasts[1]}" if lasts[0] != lasts[1] else ""
-        remark = "; ".join(filter(None, ("" if judged else "not a CPU run", shorter)))
-        yield change("accuracy", "test_accuracy", fixed(before, 4), fixed(after, 4), judgement, remark)
+        shared = series[0].keys() & series[1].keys()
+        before, after = (shares[max(shared or shares)] if shares else None for shares in series)
+        lasts = [max(shares, default=0) for shares in series]
+        judgement, remark = _judged_or_missing(before, after, _accuracy_judgement)
+        if all(lasts) and not shared:
+            judgement, remark = "not judged", f"no epoch in both, of {lasts[0]} and {lasts[1]}"
+        elif all(lasts) and lasts[0] != lasts[1]:
+            remark = f"at epoch {max(shared)}, of {lasts[0]} and {lasts[1]}"
+        if not one.row["device"] == other.row["device"] == "cpu":
+            judgement, remark = "not judged", "; ".join(filter(None, ("not a CPU run", remark)))
+        texts = [dash() if share is None else fixed(share, 4) for share in (before, after)]
+        yield change("accuracy", "test_accuracy", *texts, judgement, remark)
 
     def _times(self, pairs: Sequence[tuple[Cell, Cell]]) -> Iterable[Change]:
         change = _maker(self.new, pairs[0][1], f"{len(pairs)} seed{'s' if len(pairs) > 1 else ''}")
         in_turn = all(_beside_vanilla(self.base, one) and _beside_vanilla(self.new, other) for one, other in pairs)
         if self.same_machine:
             samples = [(_seconds(self.base, one), _seconds(self.new, other)) for one, other in pairs]
-            yield from self._judged(change, "seconds per epoch", samples, _IN_TURN if in_turn else "")
+            yield from self._judged(change, SECONDS, samples, _IN_TURN if in_turn else "")
         if pairs[0][1].kind != "vanilla":
             samples = [(_to_vanilla(self.base, one), _to_vanilla(self.new, other)) for one, other in pairs]
             yield from self._judged(change, "ratio to vanilla", samples, "" if self.same_machine else "another machine")
@@ -131,13 +138,18 @@ class Pair:
     ) -> Iterable[Change]:
         """One change; ``unjudged`` is the reason why it is only shown, if it is."""
         whole = [(before, after) for before, after in samples if before and after]
+        lacking = [f"no time {where}" for side, where in enumerate(_SIDES) if any(not both[side] for both in samples)]
         if not whole:
+            if what == SECONDS or any(any(both) for both in samples):  # else there is no vanilla beside it
+                yield change(what, METRIC, dash(), dash(), "not judged", ", ".join(lacking))
             return
         estimate = change_interval([before for before, _ in whole], [after for _, after in whole])
         judgement, remark = ("not judged", unjudged) if unjudged else self._judgement(estimate)
+        if lacking:
+            remark = "; ".join(filter(None, (remark, f"{len(whole)} of {len(samples)} seeds: {', '.join(lacking)}")))
         sides = ([number for pair in whole for number in pair[side]] for side in (0, 1))
         texts = [fixed(statistics.median(side), 4) for side in sides]
-        yield change(what, _METRIC, *texts, judgement, remark, estimate)
+        yield change(what, METRIC, *texts, judgement, remark, estimate)
 
     def _judgement(self, estimate: Estimate) -> tuple[Judgement, str]:
         if estimate.low is None or estimate.high is None:
@@ -146,6 +158,28 @@ class Pair:
         if estimate.low > limit:
             return "worse", ""
         return ("better", "") if estimate.high < 1 / limit else ("within", "")
+
+
+def _judgement(before: float, after: float, equal: Judgement = "same") -> Judgement:
+    """Of a number that is better where it is higher; ``equal`` where it is not."""
+    return equal if before == after else "better" if after > before else "worse"
+
+
+def _accuracy_judgement(before: float, after: float) -> Judgement:
+    """NaN is worse than any number."""
+    if abs(after - before) <= ACCURACY_TOLERANCE:
+        return "same" if before == after else "within"
+    one, other = (-math.inf if math.isnan(share) else share for share in (before, after))
+    return _judgement(one, other)
+
+
+def _judged_or_missing(
+    before: float | None, after: float | None, judge: Callable[[float, float], Judgement]
+) -> tuple[Judgement, str]:
+    """Judgement and remark; a number that is no more there is worse, and one that is new cannot be judged."""
+    if before is None:
+        return "not judged", f"missing {_SIDES[0]}"
+    return ("worse", f"missing {_SIDES[1]}") if after is None else (judge(before, after), "")
 
 
 def hardware_differences(base: View, new: View) -> list[str]:
@@ -193,7 +227,7 @@ def _without_seed(cell: Cell) -> str:
 
 def _seconds(view: View, cell: Cell) -> list[float]:
     try:
-        return [seconds for seconds in times(view, cell, _METRIC).values() if seconds]
+        return [seconds for seconds in times(view, cell, METRIC).values() if seconds]
     except NoDataError:
         return []
 
@@ -204,7 +238,7 @@ def _to_vanilla(view: View, cell: Cell) -> list[float]:
     if base is None:
         return []
     try:
-        left, right = {"": times(view, cell, _METRIC)}, {"": times(view, base, _METRIC)}
+        left, right = {"": times(view, cell, METRIC)}, {"": times(view, base, METRIC)}
     except NoDataError:
         return []
     pairs = paired_times(view, {"": (cell, base)}, left, right)

@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from bnpbench import read_results
+from bnpbench.cli.compare import max_slowdown
+from bnpbench.errors import BnpbenchError
 from bnpbench.execution.progress import duration
 from tests.command import SUITE, bnpbench, suite
 
@@ -90,6 +92,30 @@ def test_a_comparison_ends_as_what_it_found(measured: Path, tmp_path: Path) -> N
     baseless = bnpbench("compare", "empty", measured / "results", cwd=tmp_path)
     assert baseless.returncode == 4
     assert "empty" in baseless.stderr
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ("5", "write 5% or 500%"),
+        ("1", "write 1% or 100%"),
+        ("1.5", "write 1.5% or 150%"),
+        ("0", "share above 0"),
+        ("-5%", "share above 0"),
+        ("five", "share above 0"),
+        ("1000%", "share above 0"),
+        ("nan", "share above 0"),
+        ("0.05", None),
+        ("5%", None),
+        ("500%", None),
+    ],
+)
+def test_a_slowdown_of_more_than_everything_needs_its_unit(asked: str, words: str | None) -> None:
+    if words is None:
+        assert max_slowdown(asked) == (float(asked.removesuffix("%")) / 100 if "%" in asked else float(asked))
+    else:
+        with pytest.raises(BnpbenchError, match=rf"--max-slowdown {asked}: .*{words}"):
+            max_slowdown(asked)
 
 
 @pytest.mark.parametrize("option", ["--base", "--new"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,7 +29,7 @@ def measured(
     noise: float = 0.01,
     methods: Sequence[str] = ("vanilla", "bnp"),
     seeds: Sequence[int] = (1, 2, 3),
-    accuracy: float = 0.9,
+    accuracy: float | None = 0.9,
     hardware: Any = HARDWARE,
     software: Any = None,
     only: str | None = None,
@@ -113,12 +114,17 @@ def test_few_epochs_are_not_judged(make: Make) -> None:
 @pytest.mark.parametrize(
     "column", ["flops_model", "flops_method_counted", "flops_method_predicted", "operators_per_step"]
 )
-@pytest.mark.parametrize("value", [99, 101, None])
-def test_counts_are_exact(make: Make, column: str, value: int | None) -> None:
-    base, new = measured(make, "base", **{column: 100}), measured(make, "new", **{column: value})
+@pytest.mark.parametrize(
+    ("before", "after", "judgement"),
+    [(100, 99, "better"), (100, 101, "worse"), (100, None, "worse"), (None, 100, "not judged")],
+)
+def test_counts_are_exact(make: Make, column: str, before: int | None, after: int | None, judgement: str) -> None:
+    base, new = measured(make, "base", **{column: before}), measured(make, "new", **{column: after})
     comparison = compare(base, new)
-    assert comparison.exit_code == 1
-    assert {c.quantity for c in comparison.changes if c.judgement == "differs"} == {column}
+    assert comparison.exit_code == (judgement == "worse")
+    assert {c.judgement for c in comparison.changes if c.quantity == column} == {judgement}
+    told = {"worse": "# Comparison: 6 regressions\n", "better": "# Comparison: no regression, 6 improvements\n"}
+    assert told.get(judgement, "# Comparison: no regression\n") in comparison.render()
 
 
 def test_operators_are_exact_only_under_one_torch(make: Make) -> None:
@@ -128,16 +134,41 @@ def test_operators_are_exact_only_under_one_torch(make: Make) -> None:
     assert comparison.exit_code == 0
     assert any("software differs: torch: 2.14.1 and 2.15.0" in note for note in comparison.notes)
     assert judged(comparison, "ratio to vanilla") == {"within"}  # the same hardware: compared
-    assert compare(base, measured(make, "other", software={"torch": "2.15.0"}, flops_model=1)).exit_code == 1
+    assert compare(base, measured(make, "other", software={"torch": "2.15.0"}, flops_model=101)).exit_code == 1
 
 
 @pytest.mark.parametrize(
-    ("accuracy", "judgement"), [(0.9, "same"), (0.885, "within"), (0.87, "differs"), (0.93, "differs")]
+    ("accuracy", "judgement"),
+    [(0.9, "same"), (0.885, "within"), (0.87, "worse"), (0.93, "better"), (math.nan, "worse"), (None, "worse")],
 )
-def test_accuracy_of_cpu_runs_stays_within_the_tolerance(make: Make, accuracy: float, judgement: str) -> None:
+def test_accuracy_of_cpu_runs_stays_within_the_tolerance(make: Make, accuracy: float | None, judgement: str) -> None:
     comparison = compare(measured(make, "base"), measured(make, "new", accuracy=accuracy))
     assert judged(comparison, "accuracy") == {judgement}
-    assert comparison.exit_code == (judgement == "differs")
+    assert comparison.exit_code == (judgement == "worse")
+
+
+@pytest.mark.parametrize("side", ["base", "new"])
+@pytest.mark.parametrize("methods", [("bnp",), ("vanilla", "bnp")])
+def test_times_that_are_no_numbers_are_not_passed_over(make: Make, methods: Sequence[str], side: str) -> None:
+    sides = {name: measured(make, name, math.nan if name == side else 1.0, methods=methods) for name in ("base", "new")}
+    comparison = compare(sides["base"], sides["new"])
+    assert judged(comparison, "seconds per epoch") == {"not judged"}
+    assert comparison.exit_code == 0
+    text = comparison.render()
+    assert "warning: no time was judged" in text
+    assert f"no time in the {'base' if side == 'base' else 'new results'}" in text
+
+
+def test_a_seed_without_times_is_told_of(make: Make) -> None:
+    sides = []
+    for folder, second in (("base", 1.0), ("new", math.nan)):
+        made = make(folder)
+        for seed, seconds in ((1, 1.0), (2, second)):
+            made.cell("bnp", seed=seed, rows=epochs([seconds] * 12, [0.5] * 12))
+        sides.append(made.read())
+    (found,) = [change for change in compare(*sides).changes if change.what == "seconds per epoch"]
+    assert found.judgement == "within"
+    assert found.remark == "1 of 2 seeds: no time in the new results"
 
 
 def test_accuracy_of_gpu_runs_is_shown_and_not_judged(make: Make) -> None:
@@ -148,11 +179,19 @@ def test_accuracy_of_gpu_runs_is_shown_and_not_judged(make: Make) -> None:
 
 @pytest.mark.parametrize(
     ("before", "after", "judgement"),
-    [("ok", "crashed", "worse"), ("oom", "ok", "better"), ("diverged", "oom", "differs")],
+    [
+        ("ok", "crashed", "worse"),
+        ("oom", "ok", "better"),
+        ("diverged", "oom", "worse"),
+        ("oom", "diverged", "better"),
+        ("ok", "diverged", "worse"),
+        ("oom", "crashed", "differs"),
+    ],
 )
 def test_another_status_is_a_change(make: Make, before: str, after: str, judgement: str) -> None:
     comparison = compare(measured(make, "base", status=before), measured(make, "new", status=after))
     assert judged(comparison, "status") == {judgement}
+    assert comparison.exit_code == (judgement == "worse")
 
 
 def test_other_hardware_is_refused_with_the_fields(make: Make) -> None:
@@ -169,7 +208,7 @@ def test_across_machines_only_what_does_not_depend_on_them_is_compared(make: Mak
     assert {change.what for change in comparison.changes} == {"counts", "accuracy", "ratio to vanilla"}
     assert judged(comparison, "ratio to vanilla") == {"not judged"}
     assert comparison.exit_code == 0
-    dearer = measured(make, "other", hardware=OTHER_HARDWARE, flops_model=1)
+    dearer = measured(make, "other", hardware=OTHER_HARDWARE, flops_model=101)
     assert compare(base, dearer, across_machines=True).exit_code == 1
 
 
