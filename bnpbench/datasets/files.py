@@ -1,13 +1,16 @@
-"""The files of the data sets that are not generated: their names, and which of them are not there. No torch."""
+"""The files of the data sets that are not generated: their names and sums, and what is wrong with them. No torch."""
 
 from __future__ import annotations
 
+import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from bnpbench.datasets.storage import VARIABLE
 
 IMAGENET = "imagenet"
+PARTS = ("train", "val")  # of an image folder
 
 
 @dataclass(frozen=True)
@@ -104,28 +107,71 @@ def how_to_get(name: str) -> str:
     return f"give its folder by --data-dir or {VARIABLE}, or run `bnpbench data get {name}`"
 
 
+def unfit(name: str, root: Path) -> str | None:
+    """Why the data set ``name`` cannot be read from ``root``, with what to do; None if it can be, or has no files."""
+    return missing(name, root) or damaged(name, root)
+
+
 def missing(name: str, root: Path) -> str | None:
-    """Why the files of the data set ``name`` cannot be read from ``root``, with what to do; None if they can be, or
-    it has none."""
+    """Which file or folder of the data set ``name`` is not there, with what to do; None if all are, or it has none."""
     if name == IMAGENET:
-        return _no_image_folder(root)
-    return _no_file(STORED[name], name, root) if name in STORED else None
-
-
-def _no_file(stored: Stored, name: str, root: Path) -> str | None:
-    folder = root / stored.folder
-    lacking = [file for file, _ in stored.files if not (folder / file).is_file()]
-    if not lacking:
+        lacking = next((part for part in PARTS if not (root / IMAGENET / part).is_dir()), None)
+        if lacking is None:
+            return None
+        return (
+            f"ImageNet is not under {root}: the folder {IMAGENET}/{lacking} is missing; it cannot be downloaded "
+            f"without an account: get it from https://image-net.org, lay it out as {_LAYOUT}, "
+            f"and give the folder that holds it by --data-dir or {VARIABLE}"
+        )
+    if name not in STORED:
         return None
-    return f"{stored.title} is not under {root}: {stored.folder}/{lacking[0]} is missing; {how_to_get(name)}"
+    stored = STORED[name]
+    lacking = next((file for file, _ in stored.files if not (root / stored.folder / file).is_file()), None)
+    if lacking is None:
+        return None
+    return f"{stored.title} is not under {root}: {stored.folder}/{lacking} is missing; {how_to_get(name)}"
 
 
-def _no_image_folder(root: Path) -> str | None:
-    for part in ("train", "val"):
-        if not (root / IMAGENET / part).is_dir():
+def damaged(name: str, root: Path) -> str | None:
+    """What is wrong with files that are all there: MD5 sums, or an image folder's layout; None if nothing is."""
+    try:
+        if name == IMAGENET:
+            return next((fault for part in PARTS if (fault := _odd_layout(root / IMAGENET / part))), None)
+        return _other_sum(STORED[name], name, root) if name in STORED else None
+    except OSError as error:
+        return f"{error.filename} cannot be read ({error.strerror}); {how_to_get(name)}"
+
+
+def _other_sum(stored: Stored, name: str, root: Path) -> str | None:
+    for file, md5 in stored.files:
+        path = root / stored.folder / file
+        with path.open("rb") as stream:
+            found = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+        if found != md5:
             return (
-                f"ImageNet is not under {root}: the folder {IMAGENET}/{part} is missing; it cannot be downloaded "
-                f"without an account: get it from https://image-net.org, lay it out as {IMAGENET}/train/CLASS/*.JPEG "
-                f"and {IMAGENET}/val/CLASS/*.JPEG, and give the folder that holds it by --data-dir or {VARIABLE}"
+                f"{stored.title} is damaged: the MD5 sum of {path} ({path.stat().st_size:,} bytes) is {found}, not "
+                f"{md5}; fetch it again with `bnpbench data get {name}`, or give another folder by --data-dir or "
+                f"{VARIABLE}"
             )
+    return None
+
+
+_LAYOUT = f"{IMAGENET}/train/CLASS/*.JPEG and {IMAGENET}/val/CLASS/*.JPEG"
+
+
+def _odd_layout(folder: Path) -> str | None:
+    """Folders one level too deep would be read as one class, and whatever is trained on it is right."""
+    with os.scandir(folder) as entries:
+        classes = sorted(entry.name for entry in entries if entry.is_dir())
+    for name in classes:
+        with os.scandir(folder / name) as entries:
+            inner = next((entry for entry in entries if entry.is_file()), None)  # one look, where files come first
+        if inner is None and (deeper := sorted(path.name for path in (folder / name).iterdir() if path.is_dir())):
+            return (
+                f"{folder / name} holds no images but folders ({deeper[0]!r}): if these are the classes, move them one "
+                f"level up; the layout is {_LAYOUT}"
+            )
+    if len(classes) < 2:
+        there = f"only the class folder {classes[0]!r}" if classes else "no class folder"
+        return f"{folder} has {there}, and it takes two classes to tell apart; the layout is {_LAYOUT}"
     return None

@@ -13,10 +13,8 @@ from torch.utils.data import Dataset
 from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
 
-from bnpbench.datasets.files import IMAGENET, missing
+from bnpbench.datasets.files import IMAGENET, PARTS, unfit
 from bnpbench.errors import DataError
-
-PARTS = ("train", "val")
 
 
 @lru_cache(maxsize=8)  # listing 1.3 million files takes a while
@@ -24,9 +22,9 @@ def listing(root: Path, part: str) -> tuple[tuple[str, ...], tuple[tuple[str, in
     """The classes of ``part``, sorted, and its (path, class number) pairs, as torchvision's ImageFolder gives them.
 
     Raises:
-        DataError: no folder, no class, or a class without images.
+        DataError: no folder, fewer than two classes, or a class without images.
     """
-    if (reason := missing(IMAGENET, root)) is not None:
+    if (reason := unfit(IMAGENET, root)) is not None:
         raise DataError(reason)
     try:
         folder = ImageFolder(root / IMAGENET / part)

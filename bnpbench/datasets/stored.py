@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
+import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from filelock import FileLock
 from torch import Tensor
 from torchvision import datasets as torchvision_datasets
 
-from bnpbench.datasets.files import STORED, how_to_get, missing
+from bnpbench.datasets.files import STORED, how_to_get, missing, unfit
 from bnpbench.datasets.storage import is_offline, prepare
 from bnpbench.errors import DataError
 
@@ -25,30 +26,50 @@ READERS: dict[str, Any] = {
 }
 
 
-def download(name: str, root: Path, *, offline: bool = False) -> None:
+def download(name: str, root: Path, *, offline: bool = False, replace: bool = False) -> None:
     """Bring ``name`` under ``root`` by torchvision, unless it is there; announced on stderr.
 
-    One process at a time: others wait at the file lock and then find the files.
+    It is downloaded beside its place and its files are moved there when their MD5 sums are right: whoever finds a
+    file finds it whole. One process at a time: others wait at the file lock and then find the files.
+
+    Args:
+        name: of the data set.
+        root: folder of the data sets.
+        offline: download nothing.
+        replace: download files again that are there and damaged.
 
     Raises:
-        DataError: offline (by the argument or ``BNPBENCH_OFFLINE=1``), no network, or a folder that cannot be written.
+        DataError: files are damaged and not to be replaced, offline (by the argument or ``BNPBENCH_OFFLINE=1``), no
+            network, or a folder that cannot be written.
     """
-    stored = STORED[name]
-    if (reason := missing(name, root)) is None:
+    if (reason := unfit(name, root)) is None:
         return
+    if missing(name, root) is None and not replace:
+        raise DataError(reason)
     if is_offline(offline):
         raise DataError(f"{reason} (offline: nothing is downloaded)")
     prepare(root)
     with FileLock(root / f".{name}.lock"):
-        if missing(name, root) is None:
-            return
-        print(f"bnpbench: fetching {stored.title} ({stored.megabytes} MB) to {root}", file=sys.stderr)
-        try:
-            READERS[name](root, download=True)
-        except (URLError, OSError, RuntimeError) as error:
-            raise DataError(
-                f"{stored.title} could not be downloaded to {root} ({error}); {how_to_get(name)}"
-            ) from error
+        if unfit(name, root) is not None:
+            _fetch(name, root)
+
+
+def _fetch(name: str, root: Path) -> None:
+    stored, beside = STORED[name], root / f".{name}.partial"
+    print(f"bnpbench: fetching {stored.title} ({stored.megabytes} MB) to {root}", file=sys.stderr)
+    shutil.rmtree(beside, ignore_errors=True)  # of a run that was killed
+    try:
+        beside.mkdir()
+        READERS[name](beside, download=True)
+        if (reason := unfit(name, beside)) is not None:
+            raise RuntimeError(reason)
+        (root / stored.folder).mkdir(parents=True, exist_ok=True)
+        for file, _ in stored.files:
+            os.replace(beside / stored.folder / file, root / stored.folder / file)
+    except (URLError, OSError, RuntimeError) as error:
+        raise DataError(f"{stored.title} could not be downloaded to {root} ({error}); {how_to_get(name)}") from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
 
 
 def read(name: str, root: Path) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -57,18 +78,8 @@ def read(name: str, root: Path) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     Raises:
         DataError: a file is missing or damaged; names it.
     """
-    if (reason := missing(name, root)) is not None:
+    if (reason := unfit(name, root)) is not None:
         raise DataError(reason)
-    stored = STORED[name]
-    for file, md5 in stored.files:
-        path = root / stored.folder / file
-        with path.open("rb") as stream:
-            found = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-        if found != md5:
-            raise DataError(
-                f"{stored.title} is damaged: the MD5 sum of {path} is {found}, not {md5}; "
-                f"remove the file, then {how_to_get(name)}"
-            )
     reader = READERS[name]
     return *_tensors(reader(root, train=True)), *_tensors(reader(root, train=False))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from bnpbench.datasets import files, generated, imagefolder, storage, stored
@@ -36,22 +37,31 @@ class Dataset:
         load: training examples and labels, test examples and labels, from the options and the root;
             absent: it is not resident but streamed (``bnpbench.datasets.open_streams``).
         source: what it is and where it comes from, in a line.
-        fetch: brings it under a root (second argument: offline); absent: it cannot be downloaded.
+        fetch: brings it under a root (the others: offline, replace damaged files); absent: it cannot be downloaded.
     """
 
     describe: Callable[[Any, Path], Shape]
     load: Callable[[Any, Path], Tensors] | None
     source: str
-    fetch: Callable[[Path, bool], None] | None = None
+    fetch: Callable[[Path, bool, bool], None] | None = None
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of ``bnpbench data``: ``missing`` is None where the data set is there."""
+    """A line of ``bnpbench data``.
+
+    Attributes:
+        name: of the data set.
+        source: where it comes from.
+        missing: which file is not there, if one is not.
+        damaged: what is wrong with files that are all there, if something is.
+        downloadable: whether ``bnpbench data get`` can fetch it.
+    """
 
     name: str
     source: str
     missing: str | None
+    damaged: str | None
     downloadable: bool
 
 
@@ -91,41 +101,65 @@ def load(
         seed: draws the examples held out.
 
     Raises:
-        DataError: files are missing or damaged, the limits do not fit, or the data set is streamed.
+        DataError: files are missing or damaged, the limits do not fit, the data set is streamed, or it is not what its
+            shape says.
     """
     read = DATASETS[options.kind].load
     if read is None:
         raise DataError(f"the data set {options.kind!r} is not kept in memory but streamed")
-    data = split(*read(options, storage.root(root)), train_limit=train_limit, validation=validation, seed=seed)
+    tensors = read(options, storage.root(root))
+    if (fault := _contradiction(tensors, describe(options, root))) is not None:
+        raise DataError(f"the data set {options.kind!r} does not load what its shape says: {fault}")
+    data = split(*tensors, train_limit=train_limit, validation=validation, seed=seed)
     return standardized(data, options.mean, options.std) if isinstance(options, StoredData) else data
 
 
 def missing(options: DatasetOptions, root: Path) -> str | None:
     """Why the data set cannot be loaded from ``root``, with what to do; None if it can."""
-    return files.missing(options.kind, root)
+    return files.unfit(options.kind, root)
 
 
-def fetch(name: str, root: Path, *, offline: bool = False) -> None:
-    """Bring the data set ``name`` under ``root`` if it is not there.
+def fetch(name: str, root: Path, *, offline: bool = False, replace: bool = False) -> None:
+    """Bring the data set ``name`` under ``root`` if it is not there; ``replace`` what is there and damaged.
 
     Raises:
-        DataError: unknown, not downloadable, offline, or the download failed.
+        DataError: unknown, damaged, not downloadable, offline, or the download failed.
     """
     if name not in DATASETS:
         raise DataError(f"there is no data set {name!r}; there are {', '.join(DATASETS)}")
     dataset = DATASETS[name]
     if dataset.fetch is not None:
-        dataset.fetch(root, offline)
-    elif (reason := files.missing(name, root)) is not None:
+        dataset.fetch(root, offline, replace)
+    elif (reason := files.unfit(name, root)) is not None:
         raise DataError(reason)
 
 
 def catalogue(root: Path) -> tuple[Entry, ...]:
-    """Every data set, and whether it is under ``root``."""
-    return tuple(
-        Entry(name, dataset.source, files.missing(name, root), dataset.fetch is not None)
-        for name, dataset in DATASETS.items()
-    )
+    """Every data set, and whether it is under ``root``, whole."""
+    found = []
+    for name, dataset in DATASETS.items():
+        missing = files.missing(name, root)
+        damaged = None if missing else files.damaged(name, root)
+        found.append(Entry(name, dataset.source, missing, damaged, dataset.fetch is not None))
+    return tuple(found)
+
+
+def _contradiction(tensors: Any, shape: Shape) -> str | None:
+    """Where what was loaded is not as described, as parameters and operations are counted by; None where it is."""
+    if not (isinstance(tensors, tuple) and len(tensors) == 4 and all(isinstance(each, Tensor) for each in tensors)):
+        return "it gives no tuple of four tensors: training examples, their labels, test examples, their labels"
+    for part, count, examples, labels in (("train", shape.train, *tensors[:2]), ("test", shape.test, *tensors[2:])):
+        expected = {"examples": ((count, *shape.input), torch.float32), "labels": ((count,), torch.int64)}
+        for name, found in (("examples", examples), ("labels", labels)):
+            if (tuple(found.shape), found.dtype) != expected[name]:
+                told = [
+                    f"{dtype} of shape {tuple(size)}" for size, dtype in ((found.shape, found.dtype), expected[name])
+                ]
+                return f"{part} {name} are {told[0]}, not {told[1]}"
+        if count and not 0 <= labels.min() <= labels.max() < shape.classes:
+            low, high = int(labels.min()), int(labels.max())
+            return f"{part} labels go from {low} to {high}, not from 0 to {shape.classes - 1}"
+    return None
 
 
 def _stored(name: str) -> Dataset:
@@ -134,7 +168,7 @@ def _stored(name: str) -> Dataset:
         describe=lambda options, root: Shape(known.input, known.classes, known.train, known.test),
         load=lambda options, root: stored.read(name, root),
         source=f"{known.title} by torchvision ({known.megabytes} MB), under {known.folder}/",
-        fetch=lambda root, offline: stored.download(name, root, offline=offline),
+        fetch=lambda root, offline, replace: stored.download(name, root, offline=offline, replace=replace),
     )
 
 

@@ -100,10 +100,10 @@ def demand_devices(devices: int, device: str, *, first: int, gpus: int, cores: i
 
 
 def check_data(kinds: Iterable[str], data_dir: Path | None, offline: bool) -> None:
-    """Raises DataError for a data set that is not there and may not be fetched."""
+    """Raises DataError for a data set that is not there, or damaged, and may not be fetched."""
     root = storage.root(data_dir)
     for kind in sorted(kinds) if storage.is_offline(offline) else ():
-        if (reason := files.missing(kind, root)) is not None:
+        if (reason := files.unfit(kind, root)) is not None:
             raise DataError(f"{reason} (offline: nothing is downloaded)")
 
 

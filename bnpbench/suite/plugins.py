@@ -52,8 +52,10 @@ class NetworkPlugin(Options):
         """A module from (N, *input_shape) to (N, classes).
 
         Args:
-            normalization: ``normalization.make(features, spatial_dims, site)`` gives the method's module, or None
-                where it has none at this ``normalization.position``.
+            normalization: ``normalization.make(features, spatial_dims, site)`` gives the method's module, the identity
+                for methods without one. Ask once for each place, by a ``site`` of its own such as ``"hidden1"``: behind
+                the activation of that layer where ``normalization.position`` is ``"post"``, before it where it is
+                ``"pre"``. It does not look where it is put: asked for at both, each layer would have two.
             input_shape: of one example.
             classes: outputs.
         """
@@ -68,7 +70,10 @@ class DatasetPlugin(Options):
         raise SuiteError(f"{type(self).__name__} defines no shape()")
 
     def load(self) -> Any:
-        """Training examples (n, *shape) in float32 and labels (n,) in int64, then the same for the test."""
+        """Training examples (n, *shape) in float32 and labels (n,) in int64, then the same for the test.
+
+        Four tensors with the numbers that ``shape`` says, labels from 0 to classes - 1; anything else is an error.
+        """
         raise NotImplementedError(f"{type(self).__name__} defines no load()")
 
 

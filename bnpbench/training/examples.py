@@ -87,7 +87,10 @@ class Resident:
 
 
 class Streamed:
-    """Images that are decoded, and augmented, by worker processes while the device computes."""
+    """Images that are decoded, and augmented, by worker processes while the device computes.
+
+    They come in the shape that the network reads, as ``Resident``'s do.
+    """
 
     def __init__(self, settings: Settings, root: Path, device: torch.device) -> None:
         assert settings.dataset.kind == "imagenet"
@@ -102,7 +105,7 @@ class Streamed:
             seed=settings.seed,
         )
         self.classes = self.streams.classes
-        self.input_shape = datasets.describe(settings.dataset, root).input
+        self.input_shape = networks.reads(settings.network, datasets.describe(settings.dataset, root).input)
         self.labels = self.streams.train.labels.to(device)
         self._batch_size = settings.batch_size
 
@@ -113,14 +116,20 @@ class Streamed:
 
     def training(self, order: Tensor, batch_size: int, seed: int, part: slice = WHOLE) -> Iterable[tuple[Tensor, ...]]:
         indices = order.to(self.labels.device).view(-1, batch_size)[:, part].unbind()
-        batches = self.streams.train.batches(order, batch_size, seed, part)
+        batches = self._read(self.streams.train.batches(order, batch_size, seed, part))
         return ((index, *batch) for index, batch in zip(indices, batches, strict=True))
 
     def test(self) -> Pairs:
-        return _whole(self.streams.test)
+        return self._whole(self.streams.test)
 
     def validation(self) -> Pairs | None:
-        return None if self.streams.validation is None else _whole(self.streams.validation)
+        return None if self.streams.validation is None else self._whole(self.streams.validation)
+
+    def _whole(self, stream: Stream) -> Pairs:
+        return self._read(stream.batches(torch.arange(len(stream)), EVALUATION_BATCH // 4))
+
+    def _read(self, batches: Pairs) -> Iterator[tuple[Tensor, Tensor]]:
+        return ((images.reshape(len(images), *self.input_shape), labels) for images, labels in batches)
 
 
 def examples_of(settings: Settings, root: Path, device: torch.device) -> Examples:
@@ -137,7 +146,3 @@ def data_key(settings: Settings) -> Hashable:
 
 def _batches(images: Tensor, labels: Tensor) -> Pairs:
     return zip(images.split(EVALUATION_BATCH), labels.split(EVALUATION_BATCH), strict=True)
-
-
-def _whole(stream: Stream) -> Iterator[tuple[Tensor, Tensor]]:
-    return stream.batches(torch.arange(len(stream)), EVALUATION_BATCH // 4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from torchvision.transforms import v2
 from bnpbench import datasets
 from bnpbench.datasets import imagefolder
 from bnpbench.errors import DataError
+from bnpbench.execution.data import listing
 from bnpbench.suite.vocabulary import DatasetOptions, ImageNet
 
 CLASSES = ["n01440764", "n01443537", "n02102040"]
@@ -189,6 +191,31 @@ def test_a_missing_folder_is_named_with_where_to_get_it(tmp_path: Path) -> None:
         datasets.fetch("imagenet", tmp_path)
     with pytest.raises(DataError, match="imagenet/train"):
         datasets.describe(options(), tmp_path)
+
+
+@pytest.mark.parametrize("part", ["train", "val"])
+def test_a_folder_one_level_too_deep_is_no_class(root: Path, part: str) -> None:
+    """As one class, or as a few, it would be learnt to perfection."""
+    folder = root / "imagenet" / part
+    folder.rename(root / "moved")
+    (root / "moved").rename(folder.parent / "inner")
+    folder.mkdir()
+    (folder.parent / "inner").rename(folder / "images")
+    imagefolder.listing.cache_clear()
+    for refused in (lambda: datasets.describe(options(), root), lambda: datasets.fetch("imagenet", root)):
+        with pytest.raises(DataError, match=r"holds no images but folders \('n01440764'\).*one level up") as error:
+            refused()
+        assert str(folder / "images") in str(error.value)
+    assert "damaged" in next(line for line in listing(root).splitlines() if line.startswith("imagenet"))
+
+
+@pytest.mark.parametrize(("kept", "words"), [(1, "only the class folder 'n01440764'"), (0, "no class folder")])
+def test_one_class_is_none_to_tell_from_others(root: Path, kept: int, words: str) -> None:
+    for part in ("train", "val"):
+        for name in CLASSES[kept:]:
+            shutil.rmtree(root / "imagenet" / part / name)
+    with pytest.raises(DataError, match=f"{words}, and it takes two classes"):
+        datasets.describe(options(), root)
 
 
 def test_classes_must_agree(root: Path) -> None:

@@ -26,6 +26,8 @@ from bnpbench import datasets
 from bnpbench.datasets import files as known
 from bnpbench.datasets import stored
 from bnpbench.errors import DataError
+from bnpbench.execution import precheck
+from bnpbench.execution.data import get, listing
 from bnpbench.suite.vocabulary import DatasetOptions
 
 REAL = os.environ.get("BNPBENCH_DATA")
@@ -156,10 +158,17 @@ def test_a_damaged_file_is_named_and_never_read(mnist: dict[str, bytes], tmp_pat
     lay_out(mnist, tmp_path / "MNIST/raw")
     path = tmp_path / "MNIST/raw/train-labels-idx1-ubyte"
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(DataError, match="damaged") as error:
-        datasets.load(options("mnist"), tmp_path)
-    assert str(path) in str(error.value)
-    assert "bnpbench data get mnist" in str(error.value)
+    for refused in (
+        lambda: datasets.load(options("mnist"), tmp_path),
+        lambda: datasets.fetch("mnist", tmp_path),  # before anything runs: it is not replaced unasked
+        lambda: precheck.check_data({"mnist"}, tmp_path, offline=True),
+    ):
+        with pytest.raises(DataError, match="damaged") as error:
+            refused()
+        assert f"{path} ({path.stat().st_size:,} bytes)" in str(error.value)
+        assert "bnpbench data get mnist" in str(error.value)
+    (line,) = [line for line in listing(tmp_path).splitlines() if line.startswith("mnist")]
+    assert line.split()[1] == "damaged"
 
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar100"])
@@ -259,6 +268,61 @@ def test_fetching_says_so_and_brings_the_files_once(
     assert root.stat().st_mode & 0o777 == 0o700
     assert len(datasets.load(options("mnist"), root).train_x) == 6
     datasets.fetch("mnist", root, offline=True)  # what is there needs no network
+
+
+def test_a_damaged_file_is_fetched_again_where_that_is_asked_for(
+    server: list[str], mnist: dict[str, bytes], tmp_path: Path
+) -> None:
+    lay_out(mnist, tmp_path / "MNIST/raw")
+    (tmp_path / "MNIST/raw/t10k-images-idx3-ubyte").write_bytes(b"")
+    assert get("mnist", tmp_path) == f"mnist is under {tmp_path}"
+    assert datasets.missing(options("mnist"), tmp_path) is None
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".mnist.lock", "MNIST", "mirror"]
+
+
+def test_files_appear_whole_and_nothing_stays_of_a_killed_download(
+    mnist: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process that looks while the first one downloads finds no half of a file."""
+    raw, seen = tmp_path / "MNIST/raw", []
+
+    def slowly(root: Path, download: bool) -> None:
+        for name, data in mnist.items():
+            for end in (1, len(data) // 2, len(data)):
+                lay_out({name: data[:end]}, Path(root) / "MNIST/raw")
+                seen.append(raw.exists())
+
+    monkeypatch.setitem(stored.READERS, "mnist", slowly)
+    lay_out({"rest": b""}, tmp_path / ".mnist.partial")
+    datasets.fetch("mnist", tmp_path)
+    assert not any(seen)
+    assert {path.name: path.read_bytes() for path in raw.iterdir()} == mnist
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".mnist.lock", "MNIST"]
+
+
+def test_what_arrives_damaged_is_not_kept(
+    mnist: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(root: Path, download: bool) -> None:
+        lay_out(dict.fromkeys(mnist, b"an error page"), Path(root) / "MNIST/raw")
+
+    monkeypatch.setitem(stored.READERS, "mnist", wrong)
+    with pytest.raises(DataError, match="could not be downloaded"):
+        datasets.fetch("mnist", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [".mnist.lock"]
+
+
+def test_a_file_that_may_not_be_read_is_named(
+    mnist: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lay_out(mnist, tmp_path / "MNIST/raw")
+
+    def refuse(path: Path, mode: str) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(DataError, match=r"train-images-idx3-ubyte cannot be read \(Permission denied\)"):
+        datasets.load(options("mnist"), tmp_path)
 
 
 def test_a_failed_download_is_an_error_with_advice(

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bnpbench import load_suite, run_suite
-from bnpbench.errors import SuiteError
+from bnpbench import datasets, load_suite, methods, networks, run_suite
+from bnpbench.errors import DataError, SuiteError
+from bnpbench.execution.plugins import install
 from tests.command import bnpbench
 
 PLUGIN = '''
@@ -202,6 +203,34 @@ def test_a_fault_in_a_plugin_ends_its_cell_only(tmp_path: Path) -> None:
     assert "RMSNrm" in cells.message["faulty(how=build)"]
     assert cells.status["faulty(how=exit)"] == "crashed"
     assert "exit code 7" in cells.message["faulty(how=exit)"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            ("return x[:300]", "return x[:200]"),
+            r"train examples are torch.float32 of shape \(200, 6\), not .*\(300, 6\)",
+        ),
+        (("(400, 6,", "(400, 7,"), r"\(300, 7\), not"),
+        (("x[300:], y[300:]", "x[300:], y"), r"test labels are torch.int64 of shape \(400,\), not .*\(100,\)"),
+        ((".long()", ".float()"), "train labels are torch.float32 of shape"),
+        ((".long()", ".long() * 2"), "train labels go from 0 to 2, not from 0 to 1"),
+        ((", x[300:], y[300:]", ""), "no tuple of four tensors"),
+    ],
+)
+def test_a_data_set_that_is_not_what_its_shape_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: tuple[str, str], words: str
+) -> None:
+    assert change[0] in PLUGIN
+    for place, name in ((methods, "METHODS"), (networks, "NETWORKS"), (datasets.table, "DATASETS")):
+        monkeypatch.setattr(place, name, dict(getattr(place, name)))
+    suite = load_suite(write(tmp_path, plugin=PLUGIN.replace(*change)), allow_plugins=True)
+    monkeypatch.setattr(datasets, "DATASETS", datasets.table.DATASETS, raising=False)
+    install()
+    (cell, *_) = suite.cells(device="cpu", threads=1)
+    with pytest.raises(DataError, match=f"'signs' does not load what its shape says: .*{words}"):
+        datasets.load(cell.settings.dataset, tmp_path)
 
 
 def test_where_an_operator_has_no_deterministic_form_the_cell_names_it(tmp_path: Path) -> None:
