@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 from typing import Any, Literal
 
 import torch
@@ -16,11 +17,12 @@ from torch import Tensor, nn
 
 from bnpbench.bnp import BNP
 from bnpbench.bnp.costs import bnp_flops, lean_bnp_flops
-from bnpbench.errors import NotApplicable, SuiteError
+from bnpbench.errors import NotApplicable
 from bnpbench.layers import AveragedBatchNorm, BatchRenorm, FourThings, Normalization, SynchronizedBatchNorm
 from bnpbench.networks import build
 from bnpbench.networks.initialization import WEIGHTED, initialize
 from bnpbench.suite.settings import Settings
+from bnpbench.suite.sites import no_site, nothing_to_precondition, single_row, single_value
 from bnpbench.suite.vocabulary import BatchNorm, BnpGroupNorm, GroupNorm, LayerNorm, MethodOptions, Renorm
 from bnpbench.suite.vocabulary import FourThings as FourThingsOptions
 
@@ -30,6 +32,7 @@ LEAN_CALLS = 3_000_000
 # Under autocast they would take statistics in bf16, or mix types in ways that not every kernel knows; torch's batch
 # normalization keeps to float32 by itself. CUDA's autocast does the same to torch's two on its own.
 _WIDENED = (nn.GroupNorm, nn.LayerNorm, BatchRenorm, FourThings)
+_OVER_SETS = (nn.modules.batchnorm._BatchNorm, FourThings, nn.GroupNorm, nn.LayerNorm)
 _BATCH_NORMS: tuple[type[nn.Module], ...] = (nn.BatchNorm1d, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
@@ -76,9 +79,15 @@ def normalization(options: MethodOptions, devices: int = 1) -> Normalization:
     layer = method.synchronized if devices > 1 and getattr(options, "sync", False) else method.layer
     if layer is None:
         return Normalization()
+
+    def make(features: int, spatial_dims: int, site: str) -> nn.Module:
+        if (fault := options.undivided(site, features)) is not None:
+            raise NotApplicable(fault.reason)
+        return layer(options, features, spatial_dims, site)
+
     return Normalization(
         position=method.position or getattr(options, "position", "post"),
-        maker=partial(layer, options),
+        maker=make,
         conv_bias=method.preconditioned,
         input=getattr(options, "input", False),
     )
@@ -97,16 +106,37 @@ def build_model(
             every method the same weights. torch's own random state is left as it was.
 
     Raises:
-        SuiteError: the network does not fit the examples, or the method a layer.
+        SuiteError: the network does not fit the examples.
+        NotApplicable: the method does not fit a layer, or nothing would come of it.
     """
+    wanted, sites = normalization(settings.method, settings.devices), list[str]()
+    if (make := wanted.maker) is not None:
+
+        def noted(features: int, spatial_dims: int, site: str) -> nn.Module:
+            sites.append(site)
+            return make(features, spatial_dims, site)
+
+        wanted = replace(wanted, maker=noted)
     with torch.random.fork_rng(devices=[]):
-        model = build(settings.network, normalization(settings.method, settings.devices), input_shape, classes)
+        model = build(settings.network, wanted, input_shape, classes)
+    _demand_effect(settings, model, sites)
     initialize(model, settings.initialization, generator)
     if settings.precision == "bf16":
         for module in model.modules():
             if isinstance(module, _WIDENED):
                 module.register_forward_pre_hook(_widen)
     return model
+
+
+def _demand_effect(settings: Settings, model: nn.Module, sites: list[str]) -> None:
+    """Raises NotApplicable where nothing of the method has come into the model, which asked for ``sites``."""
+    network, options = settings.network.kind, settings.method
+    method = METHODS[options.kind]
+    if method.layer is not None and not sites:
+        raise NotApplicable(no_site(network, options.kind, method.preconditioned))
+    weighted = [module for module in model.modules() if isinstance(module, WEIGHTED)]
+    if method.preconditioned and not weighted[0 if getattr(options, "first_layer", True) else 1 :]:
+        raise NotApplicable(nothing_to_precondition(network, options.kind))
 
 
 def preconditioner(settings: Settings, model: nn.Module) -> BNP | None:
@@ -157,8 +187,9 @@ def penalty(settings: Settings, model: nn.Module) -> Callable[[], Tensor] | None
 def not_applicable(model: nn.Module, input_shape: tuple[int, ...], batch_size: int) -> str | None:
     """Why the method of ``model`` has no meaning at ``batch_size``, or None.
 
-    Batch statistics over a single row are the row itself. The reason names the layer. Found by a
-    forward pass of a copy without data (on the ``meta`` device); ``model`` is left as it was.
+    Batch statistics over a single row are the row itself, an example's own over a single value leave a constant. The
+    reason names the layer. Found by a forward pass of a copy without data (on the ``meta`` device); ``model`` is left
+    as it was.
 
     Args:
         model: a network of ``build_model``.
@@ -168,16 +199,19 @@ def not_applicable(model: nn.Module, input_shape: tuple[int, ...], batch_size: i
     copy = deepcopy(model, {id(tensor): _on_meta(tensor) for tensor in [*model.parameters(), *model.buffers()]})
 
     def look(name: str, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        shape = inputs[0].shape
-        values = module.smallest_set(shape) if isinstance(module, FourThings) else shape.numel() // shape[1]
+        shape, where = inputs[0].shape, f"layer {name!r}"
+        if isinstance(module, nn.GroupNorm):
+            values, reason = shape[1:].numel() // module.num_groups, single_value(where)
+        elif isinstance(module, nn.LayerNorm):
+            values, reason = prod(module.normalized_shape), single_value(where)
+        else:
+            values = module.smallest_set(shape) if isinstance(module, FourThings) else shape.numel() // shape[1]
+            reason = single_row(where, shape[1], batch_size)
         if values == 1:
-            raise NotApplicable(
-                f"batch normalization over a single row: layer {name!r} sees 1 row of {shape[1]} features "
-                f"at batch size {batch_size}"
-            )
+            raise NotApplicable(reason)
 
     for name, module in copy.named_modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm | FourThings) and not isinstance(module, BatchRenorm):
+        if isinstance(module, _OVER_SETS) and not isinstance(module, BatchRenorm):
             module.register_forward_pre_hook(partial(look, name))
     try:
         with torch.no_grad():
@@ -215,18 +249,7 @@ def _layer_norm(options: LayerNorm, features: int, spatial_dims: int, site: str)
 
 
 def _group_norm(options: GroupNorm | BnpGroupNorm, features: int, spatial_dims: int, site: str) -> nn.Module:
-    if options.groups is not None:
-        groups, asked = options.groups, f"{options.groups} groups"
-    else:
-        groups, asked = features // options.channels_per_group, f"{options.channels_per_group} channels a group"
-    if not groups or features % groups or (options.groups is None and features % options.channels_per_group):
-        raise SuiteError(f"group normalization behind layer {site!r}: {asked} do not divide its {features} channels")
-    if groups == features and spatial_dims == 0:
-        raise SuiteError(
-            f"group normalization behind layer {site!r}: {groups} groups of its {features} features hold 1 value "
-            "each, which leaves nothing to normalize; ask for larger groups"
-        )
-    return nn.GroupNorm(groups, features, eps=options.group_eps)
+    return nn.GroupNorm(options.number_of_groups(features), features, eps=options.group_eps)
 
 
 def _renorm(options: Renorm, features: int, spatial_dims: int, site: str) -> nn.Module:
@@ -234,11 +257,7 @@ def _renorm(options: Renorm, features: int, spatial_dims: int, site: str) -> nn.
 
 
 def _four_things(options: FourThingsOptions, features: int, spatial_dims: int, site: str) -> nn.Module:
-    group = None if options.group is None else min(options.group, features)  # an image's three channels are one
-    if group and features % group:
-        raise SuiteError(
-            f"4things behind layer {site!r}: {group} channels a group do not divide its {features} channels"
-        )
+    group = None if options.group is None else options.channels(features)
     return FourThings(
         features,
         eps=options.eps,

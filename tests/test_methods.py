@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from bnpbench import methods, networks
 from bnpbench.bnp.lean import Linear
 from bnpbench.datasets import DATASETS
-from bnpbench.errors import SuiteError
+from bnpbench.errors import NotApplicable
 from bnpbench.layers import AveragedBatchNorm, BatchRenorm, FourThings
 from bnpbench.suite.settings import Settings
 from bnpbench.suite.vocabulary import DatasetOptions, MethodOptions, NetworkOptions
@@ -152,12 +152,11 @@ def test_groups_by_channels_or_by_number(options: dict[str, int], groups: list[i
         ({"kind": "gn", "channels_per_group": 32}, NETWORKS["resnet"], ["'conv1'", "32 channels", "16 channels"]),
         ({"kind": "gn", "channels_per_group": 24}, NETWORKS["resnet18"], ["24 channels", "64 channels"]),
         ({"kind": "bnp+gn", "groups": 5}, NETWORKS["fc"], ["'hidden1'", "5 groups", "16 channels"]),
-        ({"kind": "gn", "channels_per_group": 1}, "cnn", ["'dense'", "64 groups", "64 features"]),
         ({"kind": "4things", "group": 5}, NETWORKS["preactivation"], ["'conv1'", "5 channels", "16 channels"]),
     ],
 )
-def test_groups_that_do_not_fit_are_an_error_with_both_numbers(method: Any, network: Any, words: list[str]) -> None:
-    with pytest.raises(SuiteError) as error:
+def test_groups_that_do_not_fit_are_told_with_both_numbers(method: Any, network: Any, words: list[str]) -> None:
+    with pytest.raises(NotApplicable) as error:
         model_of(method, network)
     for word in words:
         assert word in str(error.value)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bnpbench.cli.output import from_home
+
+if TYPE_CHECKING:
+    from bnpbench.execution.building import Built
+    from bnpbench.execution.smoke_check import Smoked
 
 
 def check(
@@ -23,12 +27,18 @@ def check(
     out: Annotated[Path, typer.Option(help="Earlier results, for the time estimate.", callback=from_home)] = Path(
         "results"
     ),
+    build: Annotated[
+        bool, typer.Option("--build", help="Build every network with its method too; exit 3 if one cannot be.")
+    ] = False,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Take two steps of every distinct cell; exit 1 if a loss is not finite.")
     ] = False,
     data_dir: Annotated[
         Path | None,
-        typer.Option(help="Folder of the data sets, for --smoke; what is absent is generated.", callback=from_home),
+        typer.Option(
+            help="Folder of the data sets, for --build and --smoke; what is absent is generated for the latter.",
+            callback=from_home,
+        ),
     ] = None,
     allow_plugins: Annotated[
         bool, typer.Option("--allow-plugins", help="Run the Python files that a suite names.")
@@ -37,7 +47,7 @@ def check(
     """Validate suites and list their cells.
 
     The time is estimated from earlier results; nothing is run but, with --smoke, two eager steps of each distinct
-    cell."""
+    cell. What the options alone cannot tell of a network and its method, --build finds."""
     import json
 
     from bnpbench.errors import BnpbenchError
@@ -51,13 +61,18 @@ def check(
     if not suites:
         raise BnpbenchError("check: name a suite file or a shipped suite, or give --json-schema")
     loaded = [load_suite(suite, allow_plugins=allow_plugins) for suite in suites]
+    cells: dict[str, Any] = {"only": tuple(only or ()), "seeds": seeds}
     for suite in loaded:
-        print(listing(suite, out, only=tuple(only or ()), seeds=seeds, epochs=epochs))
-    if not smoke:
-        return 0
-    from bnpbench.execution.smoke_check import smoke_check
+        print(listing(suite, out, epochs=epochs, **cells))
+    found: list[Built | Smoked] = []
+    if build:
+        from bnpbench.execution.building import build as build_cells
 
-    found = [smoke_check(suite, data_dir, only=tuple(only or ()), seeds=seeds) for suite in loaded]
+        found += [build_cells(suite, data_dir, **cells) for suite in loaded]
+    if smoke:
+        from bnpbench.execution.smoke_check import smoke_check
+
+        found += [smoke_check(suite, data_dir, **cells) for suite in loaded]
     for one in found:
         print(f"\n{one.text()}")
     return max((one.exit_code for one in found), default=0)

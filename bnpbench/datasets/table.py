@@ -178,7 +178,7 @@ def _synthetic_shape(options: Synthetic, root: Path) -> Shape:
 
 def _imagenet_shape(options: ImageNet, root: Path) -> Shape:
     imagefolder.check_classes(root)
-    (classes, train), (_, test) = (imagefolder.listing(root, part) for part in imagefolder.PARTS)
+    (classes, train), (_, test) = (imagefolder.listing(root, part) for part in files.PARTS)
     return Shape((3, options.size, options.size), len(classes), len(train), len(test))
 
 

@@ -58,6 +58,9 @@ class Member:
     saved: float = field(default_factory=time.perf_counter)
     random: Any = None  # the process-wide random states, while another member runs
 
+    def note(self, text: str) -> None:
+        self.message = "; ".join(filter(None, (self.message, text)))
+
     def end(self, status: str, message: str | None = None) -> None:
         self.status, self.message = status, message or self.message
         if self.trainer is not None:
@@ -126,11 +129,13 @@ class BlockRun:
         if member.costs.not_applicable:
             member.end("not-applicable", member.costs.not_applicable)
             return
+        if member.costs.uncounted:
+            member.note(f"costs are not known: {member.costs.uncounted}")
         begin = time.perf_counter()
         member.clock_mhz_before = machine.clock_mhz(self.device)
         examples = self.examples_of(member.cell)
         if isinstance(examples, Streamed):
-            member.message = f"input rate: {examples.rate:.0f} images a second"
+            member.note(f"input rate: {examples.rate:.0f} images a second")
         with member.memory.turn():
             member.trainer = Trainer(member.cell, examples, self.device, self.probe, group=self.group)
         member.train_examples = member.trainer.steps * member.cell.settings.batch_size
@@ -207,7 +212,8 @@ class BlockRun:
             return None
         if all(half <= measure.interval for half in self.half_widths(running)):
             return "interval"
-        if measure.max_epochs is not None and any(len(m.rows) >= measure.max_epochs for m in running):
+        last = measure.last_epoch(self.request.cells[0].settings.epochs)  # the same for all that take turns
+        if last is not None and any(len(m.rows) >= last for m in running):
             return "max_epochs"
         if measure.max_seconds is not None and time.perf_counter() - self.began >= measure.max_seconds:
             return "max_seconds"

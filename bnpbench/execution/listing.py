@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from statistics import median
@@ -17,7 +18,8 @@ from bnpbench.execution.precheck import likely_device
 from bnpbench.execution.progress import duration
 from bnpbench.report.text import plain
 from bnpbench.results import read_results
-from bnpbench.suite import Cell, Suite
+from bnpbench.suite import Cell, Settings, Suite, misfit, unchecked
+from bnpbench.suite.sites import Misfit
 
 
 def listing(
@@ -30,8 +32,7 @@ def listing(
         out: earlier results, from which the time of a like cell is taken.
         only, seeds, epochs: as of ``run``.
     """
-    threads = psutil.cpu_count(logical=False) or 1
-    cells = suite.cells(device=likely_device("auto"), threads=threads, only=only, seeds=seeds, epochs=epochs)
+    cells = cells_of(suite, only=only, seeds=seeds, epochs=epochs)
     known = _seconds_an_epoch(out)
     rows: dict[tuple[Any, ...], list[Cell]] = defaultdict(list)
     for cell in cells:
@@ -60,8 +61,45 @@ def listing(
             tabulate(table, heads, tablefmt="github", disable_numparse=True),
             "",
             end,
+            *(f"not applicable: {line}" for line in by_reason(_unfit(cells))),
+            *(f"warning: {plain(doubt)}" for doubt in suite.warnings(cells)),
+            _left(suite, cells),
         ]
     )
+
+
+def cells_of(
+    suite: Suite, *, only: tuple[str, ...] = (), seeds: int | None = None, epochs: int | None = None
+) -> tuple[Cell, ...]:
+    """The suite's cells as this machine would probably run them; see ``Suite.cells``."""
+    threads = psutil.cpu_count(logical=False) or 1
+    return suite.cells(device=likely_device("auto"), threads=threads, only=only, seeds=seeds, epochs=epochs)
+
+
+def by_reason(cells: Iterable[tuple[Cell, str]]) -> list[str]:
+    """A line for each reason and method: how many cells, and why."""
+    counts = Counter((cell.label, reason) for cell, reason in cells)
+    return [f"{plain(label)}, {n} cell{'' if n == 1 else 's'}: {plain(why)}" for (label, why), n in counts.items()]
+
+
+def _unfit(cells: Iterable[Cell]) -> Iterable[tuple[Cell, str]]:
+    known: dict[Settings, Misfit | None] = {}
+    for cell in cells:
+        decides = cell.settings.model_copy(update={"seed": 1})
+        if decides not in known:
+            known[decides] = misfit(decides)
+        if (fault := known[decides]) is not None:
+            yield cell, fault.reason
+
+
+def _left(suite: Suite, cells: Iterable[Cell]) -> str:
+    """What was not looked at."""
+    built = dict.fromkeys(plain(text) for cell in cells if (text := unchecked(cell.settings)))
+    parts = [f"{'; '.join(built)} (--build looks)"] if built else []
+    parts.append("devices, data and free space (run looks before it starts)")
+    if suite.plugins and not suite.reads:
+        parts.append("files that plugins read: name them by `reads`, or their change is not seen")
+    return f"left unchecked: {'; '.join(parts)}"
 
 
 def _finals(suite: Suite) -> str:

@@ -25,11 +25,18 @@ class Preflight:
     """Check the cells of a suite before anything runs: data, networks, methods.
 
     Answered by a dict from the cell's key to its ``measure.costs.Costs``.
+
+    Attributes:
+        cells: to look at.
+        data_dir: folder of the data sets.
+        offline: download nothing.
+        fetch: whether the data have to be there; download those that are missing.
     """
 
     cells: tuple[Cell, ...]
     data_dir: Path | None
     offline: bool
+    fetch: bool = True
 
 
 @dataclass(frozen=True)

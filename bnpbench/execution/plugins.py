@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+
+from torch import nn
 
 from bnpbench import datasets, methods, networks
 from bnpbench.datasets.table import Dataset, Shape
+from bnpbench.errors import SuiteError
+from bnpbench.layers import Normalization
 from bnpbench.suite import data_shape
 from bnpbench.suite.plugins import REGISTERED
 
@@ -31,7 +36,22 @@ def _method(cls: Any) -> methods.Method:
 
 
 def _network(cls: Any) -> networks.Builder:
-    return lambda options, normalization, input_shape, classes: options.build(normalization, input_shape, classes)
+    def build(options: Any, normalization: Normalization, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+        sites = set[str]()
+
+        def once(features: int, spatial_dims: int, site: str) -> nn.Module:
+            if site in sites:
+                raise SuiteError(
+                    f"{cls.__name__}.build: the normalization of {site!r} was asked for twice: once for each place, at "
+                    "normalization.position, by a name of its own"
+                )
+            sites.add(site)
+            return normalization.make(features, spatial_dims, site)
+
+        model: nn.Module = options.build(replace(normalization, maker=once), input_shape, classes)
+        return model
+
+    return build
 
 
 def _dataset(cls: Any) -> Dataset:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import traceback
 from pathlib import Path
 from typing import Any
 
 from bnpbench import datasets, networks
-from bnpbench.errors import BnpbenchError, SuiteError
+from bnpbench.errors import DataError, NotApplicable
 from bnpbench.execution.messages import Preflight
 from bnpbench.measure.costs import Columns, Costs
 from bnpbench.suite import Settings
@@ -32,31 +31,28 @@ def preflight(request: Preflight) -> dict[str, Costs]:
 
     Raises:
         DataError: a data set is not there.
-        SuiteError: options that fit no network or batch.
     """
     root = datasets.root(request.data_dir)
-    for kind in dict.fromkeys(cell.settings.dataset.kind for cell in request.cells):
+    for kind in dict.fromkeys(cell.settings.dataset.kind for cell in request.cells if request.fetch):
         datasets.fetch(kind, root, offline=request.offline)
     found: dict[Any, Costs] = {}
     answer = {}
     for cell in request.cells:
         settings = cell.settings.model_copy(update=NOT_IN_COSTS)
         if settings not in found:
-            found[settings] = _costs(settings, root, f"{cell.label} at batch size {settings.batch_size}")
+            found[settings] = _costs(settings, root)
         answer[cell.key] = found[settings]
     return answer
 
 
-def _costs(settings: Settings, root: Path, name: str) -> Costs:
+def _costs(settings: Settings, root: Path) -> Costs:
+    """The costs of a cell, or why there are none: a fault of one cell stops no other."""
     try:
         shape = datasets.describe(settings.dataset, root)
         return costs(settings, networks.reads(settings.network, shape.input), shape.classes)
-    except BnpbenchError:
+    except DataError:
         raise
-    except Exception as error:
-        if settings.plugins:
-            return Costs(Columns())  # the cell will meet that error too, and end with its message
-        reason = f"{type(error).__name__}: {error}"
-        fault = SuiteError(f"{name}: no step can be built ({reason}); change its settings, or leave it out with --only")
-        fault.add_note(traceback.format_exc())  # for --debug: the cause does not leave this process
-        raise fault from error
+    except NotApplicable as error:
+        return Costs(Columns(), not_applicable=str(error))
+    except Exception as error:  # the cell will meet it too, and end with its message and a log
+        return Costs(Columns(), uncounted=" ".join(f"{type(error).__name__}: {error}".split()))

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from bnpbench.report.text import plain
 from bnpbench.results import differing, telling, told
 from bnpbench.suite import Block, Cell
+from bnpbench.suite.explaining import listed
 
 LINE_EVERY = 60.0  # seconds between plain lines
 
@@ -92,12 +93,15 @@ class Reporter(Silent):
         self.show()
 
     def finished(self, block: Block, records: Mapping[str, Mapping[str, Any]]) -> None:
+        alike: dict[str, list[str]] = {}
         for key, record in records.items():
             self.done += 1
             self._pass(key, self.epochs[key])
             if record["status"] in ("oom", "timeout", "crashed", "error"):
                 self.failed += 1
-                self.note(f"{self.labels[key]}: {record['status']}: {record['message']}")
+                alike.setdefault(f"{record['status']}: {record['message']}", []).append(self.labels[key])
+        for reason, labels in alike.items():
+            self.note(f"{listed(dict.fromkeys(labels))}: {reason}")
         self.show()
 
     def _pass(self, key: str, epoch: int) -> None:
@@ -119,9 +123,9 @@ class Reporter(Silent):
         return self.seconds[nearest] / self.measured[nearest]
 
     def left(self) -> float | None:
-        """Seconds left; None before the first epoch."""
+        """Seconds left; None before the first epoch, and where intervals decide when the last cells end."""
         share = self.share()
-        if self.begin is None or not share:
+        if self.begin is None or not share or (share == 1 and self.done + self.kept < self.cells):
             return None
         elapsed: float = self.now() - self.begin
         return elapsed * (1 - share) / share

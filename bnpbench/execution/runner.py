@@ -97,6 +97,8 @@ def _measure(
         return stores.finished(block) or all(stores.finished(own[cell.key]) for cell in block.cells)
 
     done = {block.id for block in blocks if not options.fresh and finished(block)}
+    for doubt in suite.warnings([cell for block in blocks if block.id not in done for cell in block.cells]):
+        progress.note(doubt)
     todo = [cell for block in blocks if block.id not in done for cell in block.cells]
     costs = executor.preflight(Preflight(tuple(todo), options.data_dir, options.offline)) if todo else {}
     stores.create()

@@ -34,6 +34,6 @@ class Normalization:
         """The normalization behind the layer ``site``; the identity where the method has none.
 
         Raises:
-            SuiteError: an option that does not fit ``features``; names ``site``.
+            NotApplicable: an option that does not fit ``features``; names ``site``.
         """
         return nn.Identity() if self.maker is None else self.maker(features, spatial_dims, site)

@@ -39,7 +39,14 @@ class Columns:
 
 @dataclass(frozen=True)
 class Costs:
-    """Columns of a cell, or the reason why its method has no meaning there."""
+    """Columns of a cell.
+
+    Attributes:
+        columns: all None where they could not be found.
+        not_applicable: why the method has no meaning there, if it has none.
+        uncounted: the error in which a step on ``meta`` tensors ended, if it did.
+    """
 
     columns: Columns
     not_applicable: str | None = None
+    uncounted: str | None = None

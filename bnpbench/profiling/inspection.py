@@ -145,6 +145,10 @@ def _check(suite: Suite, cells: Sequence[Cell], data_dir: Path | None) -> None:
     for cell in cells:
         if reason := found[cell.key].not_applicable:
             raise BnpbenchError(f"{cell.label} at batch size {cell.settings.batch_size} is not applicable: {reason}")
+        if (reason := found[cell.key].uncounted) and not cell.settings.plugins:  # which may lack meta tensors alone
+            raise BnpbenchError(
+                f"{cell.label} at batch size {cell.settings.batch_size}: no step can be built: {reason}"
+            )
 
 
 def _phases(found: dict[str, Profiled], note: str) -> Table:

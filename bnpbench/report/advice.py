@@ -97,5 +97,5 @@ def _more_epochs(view: View) -> str:
         return "run without --epochs"
     if measure.get("interval"):
         limits = [name for name in ("max_epochs", "max_seconds") if measure.get(name)]
-        return f"raise {' and '.join(limits)}" if limits else "run more seeds"
+        return f"raise {' and '.join(limits)}" if limits else "set max_epochs higher"
     return "run more epochs or seeds"

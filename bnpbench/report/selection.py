@@ -49,10 +49,22 @@ def _table(view: View, group: Group, over: str, by: str) -> Table:
                 records.append(record)
     seeds = len({cell.seed for cell in group.cells})
     of_seeds = "of one seed" if seeds == 1 else f"(mean of {seeds} seeds)"
-    note = f"Last {by} {of_seeds} at each {over}; the best is trained on the whole training set for the tables below."
+    notes = [
+        f"Last {by} {of_seeds} at each {over}; the best is trained on the whole training set for the tables below."
+    ]
     if not all(cell.status in FINISHED for cell in group.cells):
-        note += " Where a trial is not finished nothing is chosen: it might be the best, and the finals wait for it."
-    return Table(group.title, columns, tuple(rows), (note,), tuple(records))
+        notes.append(
+            "Where a trial is not finished nothing is chosen: it might be the best, and the finals wait for it."
+        )
+    if _are_numbers(values.values()):
+        ends = (min(values.values()), max(values.values()))
+        notes += [
+            f"warning: {record.method} at N = {record.batch_size}: the best, {told(record.value)}, is at the end of "
+            "what was tried; a better one may lie beyond"
+            for record in records
+            if record.value in ends
+        ]
+    return Table(group.title, columns, tuple(rows), tuple(notes), tuple(records))
 
 
 def _row(

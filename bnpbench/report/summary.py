@@ -82,6 +82,10 @@ def deviations(view: View) -> Section | None:
     early = [cell for cell in cells if cell.row["stopped_by"] in ("max_epochs", "max_seconds")]
     if early:
         reasons = ", ".join(dict.fromkeys(str(cell.row["stopped_by"]) for cell in early))
+        measure = view.document.get("measure") or {}
+        if "max_epochs" in reasons and not measure.get("max_epochs"):
+            last = max((epoch for cell in early for epoch in view.series(cell, "train_seconds")), default=0)
+            reasons += f" (none was given: after {last} epochs)"
         lines.append(f"stopped by {reasons} before the interval was reached: {len(early)} of {len(cells)} cells")
     return Section("Deviations", tuple(lines)) if lines else None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bnpbench.suite.cells import Block, Cell
 from bnpbench.suite.data import DATASETS, DataShape, data_shape, split_sizes
 from bnpbench.suite.document import AtEpoch, AtEpochs, Bounds, Claim, Measure, Probe, Reference, Select, Side
+from bnpbench.suite.fitting import misfit, unchecked
 from bnpbench.suite.loading import check_name, load_suite, shipped_suites
 from bnpbench.suite.metrics import METRICS, table_of
 from bnpbench.suite.plugins import DatasetPlugin, MethodPlugin, NetworkPlugin, PluginFile, load_plugins
@@ -101,7 +102,9 @@ __all__ = [
     "json_schema",
     "load_plugins",
     "load_suite",
+    "misfit",
     "shipped_suites",
     "split_sizes",
     "table_of",
+    "unchecked",
 ]

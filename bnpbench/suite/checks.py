@@ -9,8 +9,10 @@ from bnpbench.suite.data import data_shape, split_sizes
 from bnpbench.suite.document import Measure, Probe
 from bnpbench.suite.expansion import Grid
 from bnpbench.suite.explaining import closest, shown
+from bnpbench.suite.fitting import misfit
 from bnpbench.suite.options import SETTINGS, kinds, method_label
 from bnpbench.suite.settings import Settings
+from bnpbench.suite.sites import Misfit
 from bnpbench.suite.vocabulary import BatchNorm, Cnn, FullyConnected, ResNet, ResNet18
 
 SMALLEST_CNN_IMAGE = 18  # three valid 3 x 3 convolutions and two poolings by 2 leave one position of it
@@ -62,6 +64,8 @@ def _fault(settings: Settings) -> tuple[tuple[str, ...], str] | None:
         return ("network",), f"{settings.network.kind} needs images (channels x height x width); {name} is {size}"
     if not is_image and settings.augment != "none":
         return ("augment",), f"{settings.augment} needs images (channels x height x width); {name} is {size}"
+    if isinstance(settings.network, FullyConnected) and settings.augment != "none":
+        return ("augment",), f"{settings.augment} changes images; fc reads rows of features"
     if isinstance(settings.network, FullyConnected) and settings.memory_format != "contiguous":
         return ("memory_format",), f"{settings.memory_format} is an order of images; fc reads rows of features"
     if isinstance(settings.network, Cnn) and min(shape.input[1:]) < SMALLEST_CNN_IMAGE:
@@ -84,6 +88,28 @@ def _fault_of_devices(settings: Settings) -> tuple[tuple[str, ...], str] | None:
     if method.kind in ONE_DEVICE:
         return ("method",), f"{method.kind} takes its statistics from the whole batch, which no device sees whole"
     return None
+
+
+def check_fit(grid: Grid) -> None:
+    """Raises SuiteError for a method's option that fits none of the networks it meets.
+
+    Where it fits some of them, the others are cells that end as not applicable.
+    """
+    known: dict[Any, Misfit | None] = {}
+    unfit: dict[Any, tuple[int, Misfit]] = {}
+    fitting = set()
+    for row, settings in enumerate(grid.settings):
+        decides = (settings.dataset, settings.network, settings.method, settings.batch_size, settings.devices)
+        if decides not in known:
+            known[decides] = misfit(settings)
+        fault = known[decides]
+        if fault is None or fault.option is None:
+            fitting.add(settings.method)
+        else:
+            unfit.setdefault(settings.method, (row, fault))
+    for method, (row, fault) in unfit.items():
+        if method not in fitting:
+            raise grid.error(fault.reason, row, ("method", fault.option or ""))
 
 
 def check_devices(grid: Grid, measure: Measure, probe: Probe | None) -> None:

@@ -179,11 +179,9 @@ def _seeds(table: Table, rows: Codes) -> list[int]:
 
 
 def _epochs(measure: Measure, table: Table, rows: Codes) -> int | None:
-    """After how many epochs the first of some cells ends; None where an interval decides."""
-    if measure.interval is not None:
-        return measure.max_epochs
+    """After how many epochs the first of some cells ends at the latest; None where seconds decide."""
     codes = np.flatnonzero(np.bincount(table["epochs"].codes[rows])).tolist()
-    return min(int(table["epochs"].values[code]) for code in codes)
+    return measure.last_epoch(min(int(table["epochs"].values[code]) for code in codes))
 
 
 def _last_epoch(at: str | AtEpoch | AtEpochs) -> int:

@@ -13,6 +13,8 @@ from bnpbench.suite.vocabulary import Options, Positive, PositiveFloat
 Pattern = dict[str, Any]
 """Settings that a cell must contain; matching.py has the rules."""
 Share = Annotated[float, Field(gt=0, le=1)]
+LONGER, LEAST = 10, 100
+"""Where nothing else says when an interval gives up: so many times the epochs of its cells, and at least so many."""
 
 
 def _share(value: Any) -> Any:
@@ -34,7 +36,7 @@ class Measure(Options):
         interleave: axes of the sweep whose cells take turns in one process, epoch by epoch.
         warmup_epochs: epochs run first, undone and not written.
         interval: go on until the 95 % interval of every ratio is this narrow, as a share ("2%" is 0.02).
-        max_epochs: where ``interval`` gives up.
+        max_epochs: where ``interval`` gives up; where neither is given see ``last_epoch``.
         max_seconds: where ``interval`` gives up.
     """
 
@@ -53,6 +55,14 @@ class Measure(Options):
         if self.interval is not None and not self.interleave:
             raise ValueError('interval is of ratios between interleaved cells: give interleave too, as ["method"]')
         return self
+
+    def last_epoch(self, epochs: int) -> int | None:
+        """The epoch after which cells of so many ``epochs`` end at the latest; None where seconds decide."""
+        if self.interval is None:
+            return epochs
+        if self.max_epochs is None and self.max_seconds is None:
+            return max(LONGER * epochs, LEAST)
+        return self.max_epochs
 
 
 class Select(Options):
@@ -242,6 +252,7 @@ class Document(Options):
     source: str = ""
     description: str = ""
     plugins: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    reads: tuple[Annotated[str, Field(min_length=1)], ...] = ()  # files that the plugins read; hashed with them
     train: dict[str, Any] = Field(default_factory=dict)
     sweep: dict[str, Any] = Field(default_factory=dict)
     override: tuple[Override, ...] = ()

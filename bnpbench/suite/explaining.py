@@ -92,7 +92,9 @@ def listed(words: Iterable[Any]) -> str:
 
 
 def unknown_key(name: str, valid: Sequence[str]) -> tuple[str, str | None]:
-    """Message and closest name for a key that does not exist."""
+    """Message and closest name for a key that does not exist; one in quotes holds its dots and is no path."""
+    if name.partition(".")[0] in valid and "." in name:
+        return f"in quotes this is one key; without them it is a path: write {name} = ...", None
     return f"unknown key; valid here: {', '.join(valid)}" if valid else "this takes no keys", closest(name, valid)
 
 

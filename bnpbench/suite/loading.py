@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from bnpbench.cache import expanded
 from bnpbench.errors import SuiteError
-from bnpbench.suite.checks import check_devices, check_labels, check_settings, groups
+from bnpbench.suite.beside import imported
+from bnpbench.suite.checks import check_devices, check_fit, check_labels, check_settings, groups
 from bnpbench.suite.claims import check_claims
 from bnpbench.suite.document import Document, Select
 from bnpbench.suite.expansion import Grid
@@ -43,8 +44,10 @@ def _load(source: str | Path, allow_plugins: bool) -> Suite:
     document = _document(file)
     plugins = _plugins(file, document, allow_plugins)
     load_plugins(plugins)
-    grid = Grid(file, document, tuple(sorted(plugin.sha256 for plugin in plugins)))
+    sums = {known for plugin in plugins for known in plugin.sums} | _sums_of_reads(file, document)
+    grid = Grid(file, document, tuple(sorted(sums)))
     check_settings(grid)
+    check_fit(grid)
     check_devices(grid, document.measure, document.probe)
     check_labels(grid)
     suite = Suite(
@@ -59,6 +62,7 @@ def _load(source: str | Path, allow_plugins: bool) -> Suite:
         select=document.select,
         probe=document.probe,
         plugins=plugins,
+        reads=document.reads,
         _rows=_rows(grid, document),
     )
     if document.claim or document.reference:
@@ -102,23 +106,48 @@ def _document(source: Source) -> Document:
 
 
 def _plugins(source: Source, document: Document, allowed: bool) -> tuple[PluginFile, ...]:
-    """The plugins that the suite names, each with its SHA-256."""
-    folder = source.path.parent.resolve()
+    """The plugins that the suite names, each with its SHA-256 and what it imports from the suite's folder."""
     files = []
     for number, name in enumerate(document.plugins):
         place = ("plugins", number)
-        path = (folder / name).resolve()
-        if Path(name).is_absolute() or not path.is_relative_to(folder) or path.suffix != ".py":
+        path = _inside(source, name)
+        if path is None or path.suffix != ".py":
             raise source.error("a plugin is a Python file inside the suite's folder, given by its relative path", place)
         if not allowed:
             raise source.error("names Python code to run; pass --allow-plugins if you trust it", place)
         try:
             if not path.is_file() or path.stat().st_size > MAX_PLUGIN_BYTES:
                 raise source.error(f"no such file of at most {MAX_PLUGIN_BYTES // 1024:,} KiB: {name!r}", place)
-            files.append(PluginFile(path, hashlib.sha256(path.read_bytes()).hexdigest()))
+            content = path.read_bytes()
+            modules = imported(content, source.path.parent.resolve())
         except OSError as error:
             raise source.error(f"cannot be read: {error.strerror}", place) from None
+        files.append(PluginFile(path, hashlib.sha256(content).hexdigest(), modules))
     return tuple(files)
+
+
+def _sums_of_reads(source: Source, document: Document) -> set[str]:
+    """The SHA-256 of each file that the plugins read."""
+    if document.reads and not document.plugins:
+        raise source.error("names what plugins read, and the suite has no plugins", ("reads",))
+    sums = set()
+    for number, name in enumerate(document.reads):
+        path = _inside(source, name)
+        if path is None or not path.is_file():
+            raise source.error(f"no such file inside the suite's folder: {name!r}", ("reads", number))
+        try:
+            with path.open("rb") as stream:
+                sums.add(hashlib.file_digest(stream, "sha256").hexdigest())
+        except OSError as error:
+            raise source.error(f"cannot be read: {error.strerror}", ("reads", number)) from None
+    return sums
+
+
+def _inside(source: Source, name: str) -> Path | None:
+    """The file of a relative path in the suite's folder; None for a path that leads out of it."""
+    folder = source.path.parent.resolve()
+    path = (folder / name).resolve()
+    return None if Path(name).is_absolute() or not path.is_relative_to(folder) else path
 
 
 def _rows(grid: Grid, document: Document) -> tuple[Row, ...]:

@@ -2,7 +2,8 @@
 
 A plugin file defines subclasses of ``MethodPlugin``, ``NetworkPlugin`` or ``DatasetPlugin``. Each is the table of
 options that a suite may write, with a ``kind`` of its own, and says how the thing is built. torch is best imported
-inside the building methods: the options alone are read before anything runs.
+inside the building methods: the options alone are read before anything runs. What it imports from its folder is part of
+it (``bnpbench.suite.beside``); data files that it reads are named by the suite's ``reads``.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union
 from pydantic import BeforeValidator, Field
 
 from bnpbench.errors import BnpbenchError, SuiteError
+from bnpbench.suite.beside import Module, offer
 from bnpbench.suite.options import SETTINGS, alternatives, kinds
 from bnpbench.suite.settings import Settings
 from bnpbench.suite.vocabulary import Labelled, Options, kind_or_table
@@ -86,10 +88,16 @@ REGISTERED: dict[tuple[str, str], type[Options]] = {}
 
 @dataclass(frozen=True)
 class PluginFile:
-    """A Python file and the SHA-256 of what was read from it."""
+    """A Python file, the SHA-256 of what was read from it, and the modules of its folder that it imports."""
 
     path: Path
     sha256: str
+    modules: tuple[Module, ...] = ()
+
+    @property
+    def sums(self) -> set[str]:
+        """The SHA-256 of the file and of each module."""
+        return {self.sha256, *(module.sha256 for module in self.modules)}
 
 
 def load_plugins(files: Sequence[PluginFile]) -> None:
@@ -98,6 +106,7 @@ def load_plugins(files: Sequence[PluginFile]) -> None:
     Raises:
         SuiteError: a file changed since it was hashed, does not run, or defines no plugin or a kind that exists.
     """
+    offer(module for file in files for module in file.modules)
     for file in files:
         module = _run(file)
         classes = [c for c in vars(module).values() if _is_plugin(c) and c.__module__ == module.__name__]
@@ -113,8 +122,11 @@ def _is_plugin(candidate: Any) -> bool:
 
 
 def _run(file: PluginFile) -> ModuleType:
-    """The file as a module, run once for each content; its name lets other processes unpickle its classes."""
-    name = f"{_MODULE}{file.sha256[:16]}"
+    """The file as a module, run once for each content of it and of its modules.
+
+    Its name lets other processes unpickle its classes.
+    """
+    name = f"{_MODULE}{hashlib.sha256(' '.join(sorted(file.sums)).encode()).hexdigest()[:16]}"
     if name in sys.modules:
         return sys.modules[name]
     content = file.path.read_bytes()
@@ -123,6 +135,7 @@ def _run(file: PluginFile) -> ModuleType:
     spec = importlib.util.spec_from_loader(name, loader=None, origin=str(file.path))
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
+    module.__file__ = str(file.path)  # by which it finds its data
     sys.modules[name] = module
     try:
         exec(compile(content, str(file.path), "exec"), module.__dict__)

@@ -18,6 +18,7 @@ from bnpbench.suite.explaining import shown
 from bnpbench.suite.matching import combinations, only_pattern
 from bnpbench.suite.plugins import PluginFile
 from bnpbench.suite.settings import SCHEMA_VERSION, Settings
+from bnpbench.suite.warnings import warnings
 
 _AUTO = ("device", "threads")
 
@@ -57,6 +58,7 @@ class Suite:
         select: the axis whose best value is chosen before the finals, if any.
         probe: the neuron looked at in every so many iterations, if any.
         plugins: the Python files that were run for it.
+        reads: the files that it says its plugins read.
     """
 
     name: str
@@ -70,6 +72,7 @@ class Suite:
     select: Select | None
     probe: Probe | None
     plugins: tuple[PluginFile, ...]
+    reads: tuple[str, ...]
     _rows: tuple[Row, ...] = field(repr=False)
 
     def cells(
@@ -158,6 +161,10 @@ class Suite:
         for cell in cells:
             members.setdefault(cell.group or cell.key, []).append(cell)
         return tuple(Block(tuple(block), self.measure, self.probe) for block in members.values())
+
+    def warnings(self, cells: Sequence[Cell]) -> list[str]:
+        """What some of its cells ask for and hardly mean, a sentence each."""
+        return warnings(cells, self.measure)
 
     def devices(self) -> frozenset[str]:
         """The devices that cells ask for: "auto", "cpu", "cuda"."""

@@ -7,9 +7,13 @@ name where, and why a default never changes, stands in ``settings``.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Iterator
+from math import ceil, prod
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from bnpbench.suite.sites import Misfit, Site
 
 
 class Options(BaseModel):
@@ -34,14 +38,28 @@ def kind_or_table(value: Any) -> Any:
 
 
 class Labelled(Options):
-    """A method."""
+    """A method.
 
+    Attributes:
+        normalizes: whether it puts layers where a network asks for a normalization.
+    """
+
+    normalizes: ClassVar[bool] = True
     label: str | None = Field(default=None, min_length=1, max_length=60)  # how tables call it; not a setting
+
+    def undivided(self, layer: str, features: int) -> Misfit | None:
+        """Why so many features behind ``layer`` cannot be grouped as its options ask; None where they can."""
+        return None
+
+    def smallest_set(self, site: Site, examples: int) -> int | None:
+        """Values in the smallest set that is normalized together at ``site``; None where one of them is no fault."""
+        return None
 
 
 class Vanilla(Labelled):
     """The network as it is."""
 
+    normalizes: ClassVar[bool] = False
     kind: Literal["vanilla"]
 
 
@@ -73,6 +91,15 @@ class BatchNorm(_BatchStatistics):
             )
         return self
 
+    @model_validator(mode="after")
+    def _momentum_of_running_values(self) -> Self:
+        if self.inference != "running" and self.momentum != _BatchStatistics.model_fields["momentum"].default:
+            raise ValueError(f'momentum moves running values, by which inference = "{self.inference}" does not go')
+        return self
+
+    def smallest_set(self, site: Site, examples: int) -> int | None:
+        return examples * site.positions
+
 
 class Renorm(_BatchStatistics):
     """Batch renormalization (Ioffe 2017); ``clipped`` follows its schedule of r_max and d_max."""
@@ -88,8 +115,11 @@ class LayerNorm(Labelled):
     eps: PositiveFloat = 1e-3
     position: Position = "post"
 
+    def smallest_set(self, site: Site, examples: int) -> int | None:
+        return site.features * site.positions
 
-class _Groups(Options):
+
+class _Groups(Labelled):
     """Group normalization's groups: so many channels each, or so many groups."""
 
     channels_per_group: Positive = 4
@@ -103,8 +133,28 @@ class _Groups(Options):
             raise ValueError("give groups or channels_per_group, not both")
         return self
 
+    def number_of_groups(self, features: int) -> int:
+        """How many groups so many features fall into, where they divide."""
+        return features // self.channels_per_group if self.groups is None else self.groups
 
-class GroupNorm(Labelled, _Groups):
+    def undivided(self, layer: str, features: int) -> Misfit | None:
+        if self.groups is None:
+            option, rest, asked = "channels_per_group", features % self.channels_per_group, "channels a group"
+        else:
+            option, rest, asked = "groups", features % self.groups, "groups"
+        if not rest:
+            return None
+        number = getattr(self, option)
+        return Misfit(
+            f"group normalization behind layer {layer!r}: {number} {asked} do not divide its {features} channels",
+            option,
+        )
+
+    def smallest_set(self, site: Site, examples: int) -> int | None:
+        return site.features // self.number_of_groups(site.features) * site.positions
+
+
+class GroupNorm(_Groups):
     """Group normalization."""
 
     kind: Literal["gn"]
@@ -119,6 +169,22 @@ class FourThings(_BatchStatistics):
     decay: NonNegativeFloat = 1e-4  # L2 on beta and gamma - 1; 0: off
     # channels a group of the combined GN+BN; where there are fewer (the three of an image), all; absent: BN alone
     group: Positive | None = None
+
+    def channels(self, features: int) -> int:
+        """How many of so many channels share statistics."""
+        return min(self.group or 1, features)
+
+    def undivided(self, layer: str, features: int) -> Misfit | None:
+        if not features % self.channels(features):
+            return None
+        return Misfit(
+            f"4things behind layer {layer!r}: {self.group} channels a group do not divide its {features} channels",
+            "group",
+        )
+
+    def smallest_set(self, site: Site, examples: int) -> int | None:
+        ghosts = ceil(examples / (self.ghost_batch or examples))
+        return examples // ghosts * self.channels(site.features) * site.positions
 
 
 class _Preconditioning(Options):
@@ -138,10 +204,11 @@ class _Preconditioning(Options):
 class Bnp(Labelled, _Preconditioning):
     """Batch normalization preconditioning."""
 
+    normalizes: ClassVar[bool] = False
     kind: Literal["bnp"]
 
 
-class BnpGroupNorm(Labelled, _Preconditioning, _Groups):
+class BnpGroupNorm(_Preconditioning, _Groups):
     """BNP on a network with group normalization."""
 
     kind: Literal["bnp+gn"]
@@ -162,6 +229,11 @@ class FullyConnected(Options):
     kind: Literal["fc"]
     hidden: Annotated[tuple[Positive, ...], Field(max_length=1000)]
 
+    def sites(self, input_shape: tuple[int, ...], position: Position) -> Iterator[Site]:
+        """Where a normalization stands: behind each hidden layer."""
+        for number, width in enumerate(self.hidden, start=1):
+            yield Site(f"hidden{number}", width)
+
 
 class Cnn(Options):
     """conv32 - pool - conv64 - pool - conv32 - dense - dense, 3 x 3, valid padding."""
@@ -169,6 +241,16 @@ class Cnn(Options):
     kind: Literal["cnn"]
     channels: tuple[Positive, Positive, Positive] = (32, 64, 32)
     dense: Positive = 64
+
+    def sites(self, input_shape: tuple[int, ...], position: Position) -> Iterator[Site]:
+        """Where a normalization stands: behind each convolution (and its pooling, at ``post``), and the dense layer."""
+        sides = input_shape[1:]
+        for number, features in enumerate(self.channels, start=1):
+            sides = tuple(side - 2 for side in sides)
+            pooled = tuple(side // 2 for side in sides) if number < 3 else sides
+            yield Site(f"conv{number}", features, prod(pooled if position == "post" else sides))
+            sides = pooled
+        yield Site("dense", self.dense)
 
 
 class ResNet(Options):
@@ -184,11 +266,38 @@ class ResNet(Options):
             raise ValueError(f"depth is 6n+2 (8, 14, 20, 32, 44, 56, 110, ...), not {self.depth}")
         return self
 
+    def sites(self, input_shape: tuple[int, ...], position: Position) -> Iterator[Site]:
+        """Where a normalization stands: at each convolution, whatever the position."""
+        sides, features = input_shape[1:], 16
+        yield Site("conv1", features, prod(sides))
+        for stage, width in enumerate((16, 32, 64), start=1):
+            for block in range((self.depth - 2) // 6):
+                name = f"stage{stage}.{block}"
+                if self.preactivation and (stage > 1 or block):
+                    yield Site(f"the input of {name}", features, prod(sides))
+                if stage > 1 and block == 0:  # begins with a stride of 2
+                    sides = tuple(ceil(side / 2) for side in sides)
+                features = width
+                yield Site(f"{name}.conv1", width, prod(sides))
+                if not self.preactivation:
+                    yield Site(f"{name}.conv2", width, prod(sides))
+        if self.preactivation:
+            yield Site(f"{name}.conv2", features, prod(sides))
+
 
 class ResNet18(Options):
     """torchvision's ResNet-18 for 224 x 224 images."""
 
     kind: Literal["resnet18"]
+
+    def sites(self, input_shape: tuple[int, ...], position: Position) -> Iterator[Site]:
+        """Where a normalization stands: behind each convolution, whatever the position; a stage's have one name."""
+        sides = tuple(ceil(side / 2) for side in input_shape[1:])
+        yield Site("a convolution of 64 channels", 64, prod(sides))
+        for width in (64, 128, 256, 512):  # behind a pooling, or begun by a convolution, with a stride of 2
+            sides = tuple(ceil(side / 2) for side in sides)
+            for _ in range(4 if width == 64 else 5):  # shortcuts to more channels have one of their own
+                yield Site(f"a convolution of {width} channels", width, prod(sides))
 
 
 NetworkOptions = Annotated[

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from bnpbench import cli, load_suite
-from bnpbench.errors import ResultsError, SuiteError
+from bnpbench.errors import ResultsError
+from bnpbench.execution.building import build
 from bnpbench.execution.children import ask
 from bnpbench.execution.messages import Preflight, Probe
 from bnpbench.execution.preflight import preflight
@@ -85,9 +86,11 @@ def test_a_process_that_cannot_write_its_log_says_so(tmp_path: Path) -> None:
 def test_a_network_beyond_all_bounds_is_named(tmp_path: Path) -> None:
     loaded = load_suite(suite(tmp_path, SUITE.replace("hidden = [9, 8]", "hidden = [9223372036854775807]")))
     cells = loaded.cells(device="cpu", threads=1, only=["method=bnp"])
-    with pytest.raises(SuiteError, match="bnp at batch size 10: no step can be built") as caught:
-        preflight(Preflight(cells, None, True))
-    assert "Traceback" in caught.value.__notes__[0]
+    found = preflight(Preflight(cells, None, True))
+    assert {cost.uncounted is not None for cost in found.values()} == {True}
+    built = build(loaded, None, only=("method=bnp",))
+    assert built.exit_code == 3
+    assert "not built: bnp, 2 cells: RuntimeError: " in built.text()
 
 
 @pytest.mark.parametrize("shard", ["²/3", "1/²", "1/" + "9" * 5000, "0/2", "1/2/3"])

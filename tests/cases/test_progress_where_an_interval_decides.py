@@ -24,3 +24,8 @@ def test_more_epochs_than_foreseen_leave_the_others_ahead(tmp_path: Path) -> Non
         progress.epoch(blocks[0], cell.key, row)
     assert progress.left() == pytest.approx(6.0)  # two epochs of each of three cells
     assert 0 < progress.share() < 1
+    for block in blocks[1:]:
+        (cell,) = block.cells
+        progress.epoch(block, cell.key, {"epoch": 9, "train_seconds": 1.0, "train_loss": 1.0, "test_accuracy": 0.5})
+    assert progress.left() is None  # nobody knows: no cell has ended
+    assert "left" not in progress.status()

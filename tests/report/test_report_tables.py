@@ -337,6 +337,28 @@ def test_trials_stand_in_no_table(make: Make) -> None:
     assert "| bnp" not in text
 
 
+@pytest.mark.parametrize(("scores", "end"), [([0.9, 0.8, 0.7], 0.01), ([0.7, 0.8, 0.9], 1.0), ([0.7, 0.9, 0.8], None)])
+def test_a_best_value_at_the_end_of_what_was_tried_is_told(make: Make, scores: list[float], end: float | None) -> None:
+    made = make()
+    made.document["select"] = {"over": "optimizer.lr", "by": "validation_accuracy", "seeds": 1}
+    for lr, score in zip((0.01, 0.1, 1.0), scores, strict=True):
+        settings = {"optimizer": {"kind": "sgd", "lr": lr}}
+        made.cell("bnp", rows=epochs([1.0], validation_accuracy=[score]), role="trial", settings=settings)
+    told = f"warning: bnp at N = 16: the best, {end}, is at the end of what was tried"
+    text = render(made.read())
+    assert ("at the end of what was tried" in text) == (end is not None)
+    assert end is None or told in text
+
+
+def test_an_interval_that_nothing_bounds_says_when_it_gave_up(make: Make) -> None:
+    made = make()
+    made.document["measure"] = {"interleave": ["method"], "interval": 0.02, "max_epochs": None, "max_seconds": None}
+    made.cell("bnp", rows=epochs([1.0] * 7), stopped_by="max_epochs")
+    assert "stopped by max_epochs (none was given: after 7 epochs) before the interval was reached" in render(
+        made.read()
+    )
+
+
 def test_what_moves_numbers_is_told(make: Make) -> None:
     made = make()
     made.cell(

@@ -8,7 +8,7 @@ import pytest
 from suite_texts import CLAIM, SMALL, changed
 
 from bnpbench.errors import SuiteError
-from bnpbench.suite import load_suite, shipped_suites
+from bnpbench.suite import BatchNorm, load_suite, shipped_suites
 
 S, C = SMALL, SMALL + CLAIM
 BN_ONE_EPOCH = '[[override]]\nwhen = { method = "bn" }\nset = { epochs = 1 }\n'
@@ -248,9 +248,25 @@ INPUT = [
 ]
 
 
+QUOTED = [
+    (changed(S, "seed =", '"optimizer.lr" = [1.0]\nseed ='), 10, "sweep.'optimizer.lr'", "write optimizer.lr", None),
+    (changed(S, "epochs =", '"network.hidden" = [2]\nepochs ='), 6, "train.'network.hidden'", "in quotes", None),
+    (S + '[[override]]\nwhen = { "method.kind" = "bn" }\nset = { epochs = 2 }\n', 12, "override[0].when.'method.kind'",
+     "write method.kind = ...", None),
+    (S + '[[override]]\nwhen = { method = "bn" }\nset = { "optimizer.lr" = 2.0 }\n', 13,
+     "override[0].set.'optimizer.lr'", "write optimizer.lr = ...", None),
+    (changed(S, "seed =", '"optimiser.lr" = [1.0]\nseed ='), 10, "sweep.'optimiser.lr'", "unknown key", "optimizer"),
+]  # fmt: skip
+READINGS = [
+    (changed(S, '"bnp"', f'{{ kind = "bn", momentum = 0.1, inference = "{inference}" }}'), 8, "sweep.method[2]",
+     f'momentum moves running values, by which inference = "{inference}" does not go', None)
+    for inference in ("averaged", "frozen")
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("text", "line", "key", "message", "closest"),
-    [*SETTINGS, *DATA, *OVERRIDES, *TABLES, *LABELS, *CLAIMS, *DEVICES, *INPUT],
+    [*QUOTED, *READINGS, *SETTINGS, *DATA, *OVERRIDES, *TABLES, *LABELS, *CLAIMS, *DEVICES, *INPUT],
 )
 def test_a_fault_is_placed_and_explained(
     refuse: Callable[[str], SuiteError], text: str, line: int | None, key: str | None, message: str, closest: str | None
@@ -259,6 +275,10 @@ def test_a_fault_is_placed_and_explained(
     assert (error.line, error.key, error.closest) == (line, key, closest), error
     assert message in error.message
     assert str(error).startswith(f"{error.file}:{line}: " if line else f"{error.file}: ")
+
+
+def test_a_momentum_that_is_the_default_names_nothing_that_is_not_there() -> None:
+    assert BatchNorm(kind="bn", momentum=0.01, inference="averaged").momentum == 0.01
 
 
 def test_the_message_reads_as_one_line(refuse: Callable[[str], SuiteError]) -> None:

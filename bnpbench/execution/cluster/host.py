@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any
@@ -149,7 +149,7 @@ class Host:
         path = self.folder / file.sha256 / file.path.name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)
-        return PluginFile(path, file.sha256)
+        return replace(file, path=path)
 
     def _new_checkpoints(self) -> dict[str, bytes]:
         found = {}
