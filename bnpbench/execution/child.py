@@ -16,6 +16,7 @@ from typing import Any
 
 from bnpbench.errors import BnpbenchError, ResultsError, refused
 from bnpbench.execution.messages import Done, Preflight, Probe, Profile, Refused, RunBlock, Smoke
+from bnpbench.files import appending
 from bnpbench.streams import unfailing
 from bnpbench.suite import PluginFile, load_plugins
 
@@ -90,7 +91,7 @@ def _prepare(log: Path | None) -> None:
     if log is not None:
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
-            file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            file = appending(log)
         except OSError as error:
             raise ResultsError(f"{log}: cannot be written ({error.strerror})") from error
         os.dup2(file, 1)

@@ -126,7 +126,7 @@ def start_forkserver(modules: Sequence[str] = ()) -> None:
     open_missing()  # a daemon's are closed, and the children's pipes would take their numbers
     _choose_folder()
     multiprocessing.set_forkserver_preload(["bnpbench.execution.preload", *modules])
-    with _environment(MALLOC | _compile_cache()), _no_main_module():
+    with _environment(MALLOC | interpreter() | _compile_cache()), _no_main_module():
         forkserver.ensure_running()
 
 
@@ -139,6 +139,14 @@ def _choose_folder() -> None:
         get_temp_dir()
     finally:
         tempfile.tempdir = before
+
+
+def interpreter() -> dict[str, str]:
+    """Variables with which an interpreter finds the modules that this one does, and none in the current folder.
+
+    Python would look there first for whatever ``-c`` or ``-m`` runs, and the folder may be a stranger's.
+    """
+    return {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 def _compile_cache() -> dict[str, str]:

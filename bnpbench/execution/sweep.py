@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections import Counter, deque
 from collections.abc import Sequence, Set
@@ -19,6 +20,7 @@ from bnpbench.execution.messages import Done, Epoch, Finished, Note, Refused, Ru
 from bnpbench.execution.options import Options, Outcome
 from bnpbench.execution.progress import Progress
 from bnpbench.execution.stores import Stores
+from bnpbench.files import appending
 from bnpbench.report.statistics import outliers
 from bnpbench.results import FINISHED
 from bnpbench.results.store import writing
@@ -110,7 +112,7 @@ class Sweep:
         log = job.store.log_path(job.block.id)
         with writing(log):
             log.parent.mkdir(exist_ok=True)  # someone may have cleared the logs away
-            log.touch()  # named in the results whatever becomes of the process
+            os.close(appending(log))  # named in the results whatever becomes of the process
         request = RunBlock(
             block=job.block,
             cells=job.piece,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bnpbench.errors import BnpbenchError
-from bnpbench.execution.children import ask, start_forkserver
+from bnpbench.execution.children import ask, interpreter, start_forkserver
 from bnpbench.execution.executor import usable_cores
 from bnpbench.execution.messages import Preflight, Probe, Profile, Profiled
 from bnpbench.execution.precheck import check_cuda_only, check_data, check_device, device_index, resolve_device
@@ -126,7 +126,13 @@ def sample(
 def _within(seconds: float, command: Sequence[str]) -> tuple[int | None, str]:
     """The exit code of a command and the last line it said; it and its children end after so many seconds."""
     with subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True
+        command,
+        env=os.environ | interpreter(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
     ) as process:
         try:
             _, said = process.communicate(timeout=seconds)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from bnpbench.errors import ResultsError
 from bnpbench.results.folder import parts_of, read_environment
 from bnpbench.results.part import replacing
-from bnpbench.results.reading import environment_folders
+from bnpbench.results.reading import environment_folders, linked
 from bnpbench.results.schema import CELLS
 from bnpbench.results.store import Store
 
@@ -29,6 +29,8 @@ def compact(directory: Path) -> dict[Path, int]:
     """
     if not directory.is_dir():
         raise ResultsError(f"{directory}: there is no such folder of results; name one that `bnpbench run` wrote")
+    for path in linked(directory):
+        raise ResultsError(f"{path}: a symbolic link, and nothing is merged through one; remove it, or name its target")
     return {folder: _compact(folder) for folder in environment_folders(directory)}
 
 

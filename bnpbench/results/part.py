@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from bnpbench.files import fresh
+from bnpbench.results import limits
 from bnpbench.results.schema import LATER, SCHEMA_VERSION
 
 PART_BYTES = 64 * 2**20
 COMPACTED_BYTES = 4 * 2**30
 _PART_ROWS = 2**20
 _COMPACTED_ROWS = 2**28
-_DECODED_BYTES = 2**28  # of all strings of a part; a dictionary page can name one long string many times
 _SMALL_FILE = 2**14  # even the best compression cannot make these a danger
 
 
@@ -64,7 +64,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     temporary = path.with_name(f".{path.name}.tmp")
     try:
-        yield temporary
+        yield fresh(temporary)
         sync(temporary)
         temporary.replace(path)
     except BaseException:
@@ -109,12 +109,14 @@ def read_part(path: Path, schema: pa.Schema, *, compacted: bool = False) -> tupl
         size = _check_file(path, COMPACTED_BYTES if compacted else PART_BYTES)
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             metadata = _check_footer(file, schema, size, compacted)
-            rows = file.metadata.num_rows
-            dubious = rows * max(size, file.metadata.serialized_size) > _DECODED_BYTES and not compacted
+            rows, limit = file.metadata.num_rows, limits.allowed_bytes(size, compacted)
+            dubious = rows * max(size, file.metadata.serialized_size) > limit
             table = None if dubious else file.read(use_threads=False)
         if table is None:
-            table = _read_dictionaries(path, schema)
+            table = _read_dictionaries(path, schema, limit)
         table.validate(full=True)  # UTF-8 and offsets
+        if reason := limits.impossible(table):
+            raise DamagedError(reason)
     except DamagedError:
         raise
     except Exception as error:  # bytes from anywhere: pyarrow raises OSError, ArrowException, ValueError and others
@@ -203,6 +205,8 @@ def _check_footer(file: pq.ParquetFile, schema: pa.Schema, size: int, compacted:
         raise DamagedError(f"schema_version {version[:40]}, this bnpbench reads {SCHEMA_VERSION}")
     if footer.num_rows > (limit := _COMPACTED_ROWS if compacted else _PART_ROWS) or footer.num_rows < 0:
         raise DamagedError(f"the footer promises {footer.num_rows} rows, more than the {limit} that are read")
+    if reason := limits.too_large(footer, schema, limits.allowed_bytes(size, compacted)):
+        raise DamagedError(reason)
     if compacted:
         return metadata
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
@@ -222,18 +226,13 @@ def _check_newer(metadata: Mapping[str, str]) -> None:
         raise NewerError(f"schema_version {version[:9]}: a newer bnpbench wrote it, this one reads {SCHEMA_VERSION}")
 
 
-def _read_dictionaries(path: Path, schema: pa.Schema) -> pa.Table:
+def _read_dictionaries(path: Path, schema: pa.Schema, limit: int) -> pa.Table:
     """Strings as dictionaries first: their decoded size is known before it is spent."""
     strings = {field.name for field in schema if pa.types.is_string(field.type)}
     names = sorted(strings.intersection(pq.read_schema(path).names))
     table = pq.ParquetFile(path, read_dictionary=names, page_checksum_verification=True).read(use_threads=False)
-    decoded = 0
-    for name in names:
-        for chunk in table.column(name).chunks:
-            chunk.validate(full=True)
-            decoded += pc.sum(pc.binary_length(chunk.dictionary).take(chunk.indices)).as_py() or 0
-    if decoded > _DECODED_BYTES:
-        raise DamagedError(f"its texts unpack to {decoded} bytes, more than the {_DECODED_BYTES} that are read")
+    if (decoded := limits.texts_bytes(table)) > limit:
+        raise DamagedError(f"its texts unpack to {decoded} bytes, more than the {limit} that are read")
     return table.cast(pa.schema([schema.field(name) for name in table.schema.names]))
 
 

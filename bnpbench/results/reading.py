@@ -17,6 +17,8 @@ from bnpbench.results.folder import read_environment
 from bnpbench.results.part import DamagedError, read_json
 from bnpbench.results.schema import SCHEMAS
 
+ENVIRONMENT_BYTES = 2**20  # of an environment.json; ours take a few thousand, with the machine's rates
+
 
 @dataclass(frozen=True, eq=False)
 class Results:
@@ -67,6 +69,7 @@ def read_results(*directories: str | Path) -> Results:
     reading = _Reading()
     for directory in folders:
         try:
+            reading.damaged += [(path, "a symbolic link; none is followed") for path in linked(directory)]
             for suite_folder in _suite_folders(directory):
                 reading.read_suite(suite_folder)
         except OSError as error:
@@ -78,9 +81,18 @@ def read_results(*directories: str | Path) -> Results:
 
 
 def environment_folders(directory: Path) -> Iterator[Path]:
-    """The folders of results, one for each suite and environment."""
+    """The folders of results, one for each suite and environment; links are not followed, see ``linked``."""
     for suite_folder in _suite_folders(directory):
         yield from filter(_is_environment, _folders(suite_folder))
+
+
+def linked(directory: Path) -> Iterator[Path]:
+    """The symbolic links in place of folders of results below a folder, which may be a link itself."""
+    suites = _folders(directory)
+    for folder in (directory, *suites, *(inner for suite in suites for inner in _folders(suite))):
+        for path in sorted(path for path in folder.iterdir() if path.is_symlink() and path.is_dir()):
+            if _is_suite(path) or _is_environment(path) or (path.name in SCHEMAS and _is_environment(folder)):
+                yield path
 
 
 def _suite_folders(directory: Path) -> Iterator[Path]:
@@ -100,7 +112,8 @@ def _is_environment(folder: Path) -> bool:
 
 
 def _folders(directory: Path) -> list[Path]:
-    return sorted(path for path in directory.iterdir() if path.is_dir() and not path.name.startswith("."))
+    found = (path for path in directory.iterdir() if path.is_dir() and not path.is_symlink())
+    return sorted(path for path in found if not path.name.startswith("."))
 
 
 class _Reading:
@@ -128,7 +141,7 @@ class _Reading:
     def read_environment(self, suite: str, folder: Path) -> None:
         identity = folder.name
         try:
-            document = read_json(folder / "environment.json")
+            document = read_json(folder / "environment.json", ENVIRONMENT_BYTES)
             if document.get("id") != identity:
                 raise DamagedError(f"its id is {str(document.get('id'))[:40]!r}, its folder is {identity!r}")
             self.environments[identity] = document

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -70,6 +71,7 @@ class Store:
 
     def create(self) -> Self:
         """Make the folders, those that are not there, and write ``environment.json``. Raises ResultsError."""
+        self.refuse_links()
         with writing(self.folder):
             for kind in (*SCHEMAS, "logs", "locks"):
                 (self.folder / kind).mkdir(parents=True, exist_ok=True)
@@ -79,6 +81,19 @@ class Store:
             sync(self.suite_folder)
             sync(self.suite_folder.parent)
         return self
+
+    def refuse_links(self) -> None:
+        """Raises ResultsError where one of the folders is a symbolic link: what it points to is none of these results.
+
+        Everything is written under a lock, and every lock asks this first.
+        """
+        inner = (self.folder / name for name in (*SCHEMAS, "logs", "locks", "checkpoints"))
+        for folder in (self.suite_folder, self.folder, *inner):
+            if os.path.islink(folder):
+                raise ResultsError(
+                    f"{folder}: a symbolic link, and nothing is written through one; remove it, or name the folder "
+                    "that it leads to instead of this one"
+                )
 
     def tidy(self) -> None:
         """Removes what killed runs left: temporary files, locks, what was kept of cells that are finished now.
@@ -121,6 +136,7 @@ class Store:
     def write_suite(self, document: Row) -> None:
         """Replaces ``suite.json``: the resolved suite and the keys of all its cells. Raises ResultsError."""
         path = self.suite_folder / "suite.json"
+        self.refuse_links()
         with writing(self.suite_folder), _locked(path.with_name("suite.json.lock")):
             write_json(path, document)
 
@@ -155,6 +171,7 @@ class Store:
         Raises:
             ResultsError: the lock file cannot be written.
         """
+        self.refuse_links()
         with _locked(self.folder / "locks" / f"{_safe(block)}.lock", wait=wait) as held:
             yield held
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import stat
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+
+from bnpbench.files import fresh
 
 if TYPE_CHECKING:
     from bnpbench.bnp import BNP
@@ -111,8 +115,7 @@ def save(content: dict[str, Any], path: Path, temporary: Path) -> None:
     torch.save(content, buffer)
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        temporary.unlink(missing_ok=True)
-        with temporary.open("xb") as file:
+        with fresh(temporary).open("wb") as file:
             file.write(hashlib.sha256(buffer.getbuffer()).digest())
             file.write(buffer.getbuffer())
             file.flush()
@@ -123,12 +126,14 @@ def save(content: dict[str, Any], path: Path, temporary: Path) -> None:
 
 
 def load(path: Path) -> dict[str, Any] | None:
-    """A checkpoint, or None where there is none. Loads tensors and plain values only, never code.
+    """A checkpoint, or None where there is none. Loads tensors and plain values only, never code, nor what is packed.
 
     Raises:
         DamagedState: it is not what ``save`` wrote.
     """
     try:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise DamagedState("not a regular file")
         written = memoryview(path.read_bytes())
     except FileNotFoundError:
         return None
@@ -138,7 +143,12 @@ def load(path: Path) -> dict[str, Any] | None:
     if hashlib.sha256(pickled).digest() != digest:
         raise DamagedState("its checksum is wrong")
     try:
+        with zipfile.ZipFile(io.BytesIO(pickled)) as parts:  # torch packs nothing, but would unpack gigabytes
+            if sum(part.file_size for part in parts.infolist()) > len(pickled):
+                raise DamagedState("it is packed")
         content = torch.load(io.BytesIO(pickled), map_location="cpu", weights_only=True)
+    except DamagedState:
+        raise
     except Exception as error:  # torch documents no set of errors
         raise DamagedState(f"torch cannot load it: {type(error).__name__}") from error
     if not isinstance(content, dict):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from made_parts import block, hashed, identity_of, store, written
 
 from bnpbench.errors import NothingToCompare, ResultsError
-from bnpbench.results import CELLS, EPOCHS, Results, part, read_results
+from bnpbench.results import CELLS, EPOCHS, STEPS, Results, compact, part, read_results
 from bnpbench.results.schema import LATER
 
 KEY = hashed(1)[0]
@@ -233,6 +234,64 @@ def test_parts_that_would_fill_the_memory_are_named_before_they_are_read(
     results = read_results(tmp_path)
     (found,) = [text for place, text in results.damaged if place == path]
     assert reason in found
+
+
+@pytest.mark.parametrize("kind", ["cells", "epochs", "steps"])
+@pytest.mark.parametrize("bomb", ["rows", "texts", "pages"])
+def test_a_small_merged_file_that_unpacks_to_gigabytes_is_named_before_it_is_read(
+    tmp_path: Path, kind: str, bomb: str
+) -> None:
+    folder = one(tmp_path).parent.parent
+    compact(tmp_path)
+    store(tmp_path).write_block(*block(4))
+    rows = {"rows": 5_000_000, "texts": 100_000, "pages": 1}[bomb]
+    schema = {"cells": CELLS, "epochs": EPOCHS, "steps": STEPS}[kind]
+    arrays = {field.name: pa.nulls(rows, field.type) for field in schema}
+    if bomb == "texts":
+        arrays["key"] = repeated("x" * 100_000, rows)
+    elif bomb == "pages":
+        arrays["key"] = pa.array(["x" * 300_000_000])
+    big(folder / f"{kind}.parquet", pa.table(arrays), "zstd")
+    assert (folder / f"{kind}.parquet").stat().st_size < 700_000
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    results = read_results(tmp_path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**18  # KiB
+    (reason,) = [text for place, text in results.damaged if place == folder / f"{kind}.parquet"]
+    assert "more than" in reason
+    assert set(results.cells["key"]) == {hashed(4)[0]}
+
+
+@pytest.mark.parametrize("merged", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        ("epochs", "epoch", 2**40),
+        ("epochs", "epoch", 0),
+        ("epochs", "epoch", -(2**63)),
+        ("epochs", "steps", 2**62),
+        ("steps", "step", 2**60),
+        ("steps", "epoch", -1),
+        ("cells", "batch_size", 2**60),
+        ("cells", "flops_model", -1),
+    ],
+)
+def test_numbers_that_nothing_can_have_are_named(
+    tmp_path: Path, kind: str, name: str, value: int, merged: bool
+) -> None:
+    path = one(tmp_path).parent.parent / kind / f"{KEY}.parquet"
+    if merged:
+        compact(tmp_path)
+        path = path.parent.with_suffix(".parquet")
+    rewrite(path, column(name, value))
+    results = read_results(tmp_path)
+    assert f"{name} {value}" in dict(results.damaged)[path]
+    assert KEY not in set(results.cells["key"])
+
+
+def test_an_environment_of_a_thousand_pages_is_named(tmp_path: Path) -> None:
+    path = one(tmp_path).parent.parent / "environment.json"
+    path.write_text(json.dumps({"id": "0123456789ab", "details": [[]] * 10**6}))
+    assert "more than" in reasons(read_results(tmp_path))["environment.json"]
 
 
 def test_a_long_honest_part_is_read(tmp_path: Path) -> None:

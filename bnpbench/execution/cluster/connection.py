@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TextIO
 
+from bnpbench.datasets.storage import VARIABLE
 from bnpbench.errors import BnpbenchError
 from bnpbench.execution.interruption import SIGNALS
 
@@ -51,6 +52,7 @@ class Ray:
 
     Args:
         address: HOST:PORT of the head, ``auto`` for a cluster that runs on this machine, ``local`` to start one.
+        own_folder: whether workers may import what lies in the current folder.
 
     Attributes:
         errors: what Ray raises when a worker is gone.
@@ -59,7 +61,7 @@ class Ray:
         BnpbenchError: Ray is not installed, or there is no cluster at the address.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, own_folder: bool = False) -> None:
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         if address == "local" and "RAY_AUTH_MODE" not in os.environ:
             # Others on this machine and network could run code in it; Ray's own token would stay in the home folder.
@@ -72,7 +74,11 @@ class Ray:
         else:
             _check_reachable(address)
         self.stdout = sys.stdout
-        with _own_handlers():
+        if os.environ.get(VARIABLE):
+            os.environ[VARIABLE] = os.path.abspath(os.environ[VARIABLE])
+        # Ray has the workers look for modules in the folder that is the current one now, before all others.
+        elsewhere = contextlib.nullcontext() if own_folder else contextlib.chdir("/")
+        with _own_handlers(), elsewhere:
             self._connect(address, options)
         sys.stdout = _WithoutRay(self.stdout)
 

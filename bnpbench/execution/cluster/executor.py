@@ -64,7 +64,7 @@ class Cluster:
         self.arrivals: SimpleQueue[tuple[Place, Member | Exception]] = SimpleQueue()
         self.check: Preflight | None = None  # what a late node must pass
         self.threads = 1
-        self.ray = Ray(options.cluster)
+        self.ray = Ray(options.cluster, own_folder=bool(suite.plugins))
         self.nodes, self.heard = self.ray.nodes(), time.monotonic()
         self.closing = threading.Event()
         self.watching = threading.Thread(target=self._watch, daemon=True)

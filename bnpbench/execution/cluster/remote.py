@@ -14,6 +14,7 @@ from bnpbench.execution.cluster.connection import Ray
 from bnpbench.execution.cluster.host import Report
 from bnpbench.execution.cluster.places import Member
 from bnpbench.execution.messages import RunBlock
+from bnpbench.files import appending, fresh
 
 KILL_SECONDS = 10.0  # that a node may take to end a process
 
@@ -85,17 +86,17 @@ class Remote:
         for key, content in report.checkpoints.items():
             self._keep(key, content)
         if report.log:
-            with self.log.open("ab") as file:
+            with open(appending(self.log), "wb") as file:
                 file.write(report.log)
 
     def _kept(self, keys: Sequence[str]) -> dict[str, bytes]:
         """The checkpoints that are here, by the cell's key."""
         paths = [] if self.checkpoints is None else [self.checkpoints / f"{key}.pt" for key in keys]
-        return {path.stem: path.read_bytes() for path in paths if path.is_file()}
+        return {path.stem: path.read_bytes() for path in paths if path.is_file() and not path.is_symlink()}
 
     def _keep(self, key: str, content: bytes) -> None:
         if self.checkpoints is not None:
             self.checkpoints.mkdir(exist_ok=True)
-            temporary = self.checkpoints / f".{self.block}.tmp"  # as ``Store.checkpoint_temporary``
+            temporary = fresh(self.checkpoints / f".{self.block}.tmp")  # as ``Store.checkpoint_temporary``
             temporary.write_bytes(content)
             temporary.replace(self.checkpoints / f"{key}.pt")
