@@ -248,11 +248,7 @@ def _statistics_of_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of the columns of (R, n)."""
     if torch.compiler.is_compiling() and rows.is_cpu:
         return _shifted_sums(rows)
-    if len(rows) <= _ROWS_PER_PASS or not rows.is_cpu:
-        return _one_pass(rows)
-    pieces = torch.split(rows, _ROWS_PER_PASS)
-    means, variances = zip(*(_one_pass(piece) for piece in pieces), strict=True)
-    return pool_statistics(torch.stack(means), torch.stack(variances), [len(piece) for piece in pieces])
+    return _in_passes(rows)
 
 
 def _statistics_of_planes(activations: Tensor) -> tuple[Tensor, Tensor]:
@@ -263,9 +259,18 @@ def _statistics_of_planes(activations: Tensor) -> tuple[Tensor, Tensor]:
     """
     many = len(activations) >= _EXAMPLES_OF_COLUMNS and activations.numel() >= _NUMBERS_OF_COLUMNS
     if not (activations.is_cpu and many):
-        return _one_pass(activations)
-    mean, variance = (places.view(activations.shape[1], -1).t() for places in _one_pass(activations.flatten(1)))
+        return _in_passes(activations)
+    mean, variance = (places.view(activations.shape[1], -1).t() for places in _in_passes(activations.flatten(1)))
     return pool_statistics(mean, variance, mean.new_ones(len(mean)))
+
+
+def _in_passes(activations: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance of dimension 1, by as many passes of the kernel as its accuracy needs."""
+    if len(activations) <= _ROWS_PER_PASS or not activations.is_cpu:
+        return _one_pass(activations)
+    pieces = torch.split(activations, _ROWS_PER_PASS)
+    means, variances = zip(*(_one_pass(piece) for piece in pieces), strict=True)
+    return pool_statistics(torch.stack(means), torch.stack(variances), [len(piece) for piece in pieces])
 
 
 def _one_pass(activations: Tensor) -> tuple[Tensor, Tensor]:

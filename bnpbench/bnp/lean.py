@@ -37,7 +37,9 @@ class Linear(nn.Linear):
 class LeanProduct:
     """``product`` of a :class:`Linear` under BNP. Copies and pickles of the module carry torch's instead.
 
-    Outside training, under autocast, with a frozen bias, and on an input of more than two dimensions it is torch's too.
+    Outside training, under autocast, with a frozen bias, in another precision than the
+    statistics', inside a compiled module or a transform of
+    torch.func, and on an input of more than two dimensions it is torch's too.
 
     Args:
         layer: of the module.
@@ -50,7 +52,11 @@ class LeanProduct:
     def __call__(self, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         trains = self.layer.module.training and torch.is_grad_enabled() and weight.requires_grad
         biased = bias is not None and bias.requires_grad  # else the formula is that of layers without
-        if not (trains and biased) or inputs.dim() != 2 or autocasts(inputs.device.type):
+        if not trains or torch._C._functorch.peek_interpreter_stack() is not None:
+            return F.linear(inputs, weight, bias)
+        strange = inputs.dim() != 2 or inputs.dtype is not self.layer.running_mean.dtype
+        if strange or not biased or autocasts(inputs.device.type) or torch.compiler.is_dynamo_compiling():
+            self.layer.plain = True
             return F.linear(inputs, weight, bias)
         output: Tensor = _Lean.apply(inputs, weight, bias, self)
         return output
@@ -75,9 +81,11 @@ class _Lean(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
         inputs, weight = ctx.saved_tensors
         layer: Layer = ctx.product.layer
+        if not ctx.needs_input_grad[1]:  # torch.autograd.grad with respect to the inputs: no step
+            return grad.mm(weight), None, None, None
         mean, inverse_variance, scale = ctx.product.finish(layer)
         layer.preconditioned = True
         factor, transposed = 1.0 / scale, grad.t()

@@ -3,12 +3,14 @@
 A call of a layer counts when a gradient reaches its output, and stays in the pool as long as that gradient stays in
 ``.grad``. The forward pass computes the statistics of a call; a hook on its autograd node notes that a gradient passed;
 at the end of that backward pass, and again before the next one and before a step, ``weight.grad`` is compared with what
-it was, so that the pool holds what ``.grad`` holds.
+it was, so that the pool holds what ``.grad`` holds. Where a backward pass is itself differentiated (``create_graph``),
+a gradient that comes back through it counts too: it reaches the weight without passing the output.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,11 +18,21 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 from torch.autograd import Variable
+from torch.utils import checkpoint
 
 from bnpbench.bnp.algorithms import batch_statistics, conv_scale, dense_scale, pool_statistics, widened
+from bnpbench.errors import StatisticsError
 
 if TYPE_CHECKING:
     from bnpbench.bnp.running import Running
+
+# So often the weights may change on gradients that were not preconditioned before that is taken for a mistake: methods
+# that step aside and back (sharpness-aware minimization) do it once or twice a step.
+_RAW_STEPS = 3
+
+
+_graph_task, _NO_TASK = torch._C._current_graph_task_id, -1
+_strided = torch.strided
 
 
 class Gradient:
@@ -55,23 +67,26 @@ class Backward:
     """The backward passes under way; with reentrant checkpointing one runs inside another.
 
     Args:
-        watched: whether calls wait for their gradient; else they join the pool at the forward pass.
+        watched: whether calls wait for their gradient; else they join the pool at the forward pass, unless that is run
+            inside a backward pass.
     """
 
     def __init__(self, watched: bool) -> None:
         self.watched = watched
         self.passes: dict[int, dict[Layer, Arrivals]] = {}
+        self.accumulates = False  # whether any backward pass has added to an earlier one's gradient
+        self.warned = False  # of steps without preconditioning
 
     def note(self, call: Call) -> None:
         """A gradient reached the output of ``call``."""
-        task = torch._C._current_graph_task_id()
+        task = _graph_task()
         arrivals = self.passes.get(task)
         if arrivals is None:
             arrivals = self.passes[task] = {}
             Variable._execution_engine.queue_callback(partial(self.finish, task))
         of_layer = arrivals.get(call.layer)
         if of_layer is None:
-            of_layer = arrivals[call.layer] = Arrivals(Gradient(call.layer.settle()))
+            of_layer = arrivals[call.layer] = Arrivals(Gradient(call.layer.settle(accumulating=True)))
         of_layer.calls[call] = None
 
     def finish(self, task: int) -> None:
@@ -91,8 +106,33 @@ class Call:
         self.layer, self.mean, self.variance = layer, mean, variance
         self.rows, self.examples, self.outputs = rows, examples, outputs  # outputs: rows of the layer as a matrix
 
-    def __call__(self, _grad_outputs: object) -> None:
+    def __call__(self, grad_outputs: tuple[Tensor | None]) -> tuple[Tensor] | None:
+        """The hook on the autograd node of the call."""
+        (grad,) = grad_outputs
+        if grad is None:  # a Function below gave none
+            return None
         self.layer.backward.note(self)
+        if not torch.is_grad_enabled():
+            return None
+        passed: Tensor = _Passed.apply(grad, self.layer.weight, self)
+        return (passed,)
+
+
+class _Passed(torch.autograd.Function):
+    """The gradient at the output of a call, in a backward pass that is differentiated: it notes what comes back to it.
+
+    The weight is an argument so that every gradient that reaches the weight through here passes here.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, grad: Tensor, weight: Tensor, call: Call) -> Tensor:
+        ctx.call = call
+        return grad.view_as(grad)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        ctx.call.layer.backward.note(ctx.call)
+        return grad, None, None
 
 
 class Layer:
@@ -105,9 +145,14 @@ class Layer:
         late: calls of a backward pass that left ``.grad`` alone: one to the inputs only, or one by
             ``torch.autograd.grad`` whose result is about to be put there.
         known: ``.grad`` when it was last known to hold the gradients of the whole pool.
+        was_alive: whether that had a nonzero, on the device; None if nobody has looked.
         uncertain: whether any call has a share that only the device knows.
         preconditioned: whether ``.grad`` came preconditioned out of the backward pass, in the lean form.
+        plain: whether a layer of the lean form was called in a way that is not lean, since the last step.
+        version: the weight's, when the pool got its first call.
+        raw_steps: how often the weight changed while calls were in the pool, since the last step.
         compiled_sums: shifted sums of calls inside compiled modules, ``[S1 | S2 | rows, examples, outputs]``.
+        sums_version: of that tensor, when it was last zero.
     """
 
     running: Running
@@ -130,27 +175,43 @@ class Layer:
         self.pool: dict[Call, Tensor | None] = {}
         self.late: Arrivals | None = None
         self.known = Gradient(None)
+        self.was_alive: Tensor | None = None
         self.scales: dict[tuple[int, int], float | Tensor] = {}
-        self.compiled = self.uncertain = self.preconditioned = False
+        self.uncertain = self.preconditioned = self.plain = False
+        self.version = self.raw_steps = self.sums_version = 0
 
     @property
     def weight(self) -> Tensor:
-        weight: Tensor = self.parameters["weight"]
+        try:
+            weight: Tensor = self.parameters["weight"]
+        except KeyError:
+            raise self._changed("weight") from None
         return weight
 
     @property
     def bias_grad(self) -> Tensor | None:
-        bias: Tensor | None = self.parameters["bias"]
+        try:
+            bias: Tensor | None = self.parameters["bias"]
+        except KeyError:
+            raise self._changed("bias") from None
         return bias.grad if bias is not None and bias.requires_grad else None
 
     @property
     def has_rows(self) -> bool:
-        return self.compiled or bool(self.pool)
+        return bool(self.pool) or self.compiled
+
+    @property
+    def compiled(self) -> bool:
+        """Whether there are calls inside compiled modules. No flag, because checkpointed code may not set one."""
+        return self.compiled_sums._version != self.sums_version
 
     def observe(self, inputs: Tensor, output: Tensor) -> None:
         """Forward pass: take the statistics of a call, and count it once a gradient reaches its output."""
-        if self.running.terms is not None:  # of a lean backward pass whose gradients were dropped
-            self.running.forget()
+        # Inside a backward pass checkpointed calls are recomputed. Those of non-reentrant checkpointing were counted
+        # before and have a node that no gradient passes; those of the reentrant kind count now, when one does.
+        waits = self.backward.watched or _graph_task() != _NO_TASK
+        if self.running.terms is not None and not waits:
+            self.running.begin_anew()
         rows, examples, outputs = self._counts(inputs, output)
         if rows == 0:
             return
@@ -158,8 +219,8 @@ class Layer:
             call = Call(self, widened(inputs.detach()).reshape(-1).clone(), None, rows, examples, outputs)
         else:
             call = Call(self, *self._statistics(inputs), rows, examples, outputs)
-        if not self.backward.watched:
-            self.pool[call] = None
+        if not waits:
+            self._join({call: None})
             return
         # Not a hook on the tensor: modules that change the output in place (ReLU) would take that to another node.
         source = output if output._base is None else output._base
@@ -175,8 +236,7 @@ class Layer:
         shift = mean.double() - self.running_mean.to(mean.device, torch.float64)  # elsewhere, if the model just moved
         counts = [shift.new_full((1,), count) for count in (rows, examples, outputs)]
         sums = torch.cat([shift * rows, (variance.double() + shift.square()) * rows, *counts])
-        self.compiled_sums.add_(sums.to(self.compiled_sums.device))
-        self.compiled = True
+        add_unless_recomputed(self.compiled_sums, sums.to(self.compiled_sums.device))
 
     def deliver(self, arrivals: Arrivals) -> None:
         """End of a backward pass: take its calls into the pool if their gradients are in ``.grad``."""
@@ -184,28 +244,46 @@ class Layer:
         if arrivals.before.is_still(grad):
             self.late = arrivals
         else:
-            self.pool.update(arrivals.calls)
+            if self.running.terms is not None:
+                raise StatisticsError(
+                    f"layer {self.name!r} was called inside the backward pass, by reentrant checkpointing, when the "
+                    "statistics of this step were final already, for the lean form: use_reentrant=False, or no lean="
+                )
+            self._join(arrivals.calls)
             self.known = Gradient(grad)
+            self.was_alive = has_nonzero(grad, self.bias_grad) if self.backward.accumulates else None
 
-    def settle(self) -> Tensor | None:
+    def settle(self, accumulating: bool = False) -> Tensor | None:
         """Bring the pool in line with ``.grad``, which anybody may have changed since the last backward pass.
+
+        Args:
+            accumulating: a backward pass is about to add to ``.grad``. Then that is looked at even if it seems
+                untouched, because ``.grad.data.zero_()`` leaves no other trace.
 
         Returns:
             ``weight.grad``.
         """
-        grad = self.weight.grad
+        weight = self.weight
+        grad = weight.grad
+        if self.pool and weight._version != self.version:
+            self._notice_raw_step()
         if grad is None:
             self.pool.clear()
             self.late, self.uncertain = None, False
         if grad is None or not self.backward.watched:
             return grad
         if self.late is not None and not self.late.before.is_still(grad):
-            self.pool.update(self.late.calls)
+            self._join(self.late.calls)
             if not self.late.before.was(grad):
-                self.known = Gradient(grad)
+                self.known, self.was_alive = Gradient(grad), None
         self.late = None
-        if self.pool and not self.known.is_still(grad):  # unscaled, clipped, reduced or zeroed: only the device knows
+        touched = not self.known.is_still(grad)  # unscaled, clipped, reduced or zeroed: only the device knows
+        if self.pool and (touched or accumulating):
+            self.backward.accumulates |= accumulating
             alive = has_nonzero(grad, self.bias_grad)
+            if not touched and self.was_alive is not None:
+                alive = alive | ~self.was_alive  # a gradient that came as zero was not dropped
+            self.was_alive = alive
             self.pool = {call: alive if share is None else share * alive for call, share in self.pool.items()}
             self.uncertain = True
             self.known = Gradient(grad)
@@ -246,10 +324,23 @@ class Layer:
     def empty(self) -> None:
         """Forget all rows: their gradients were used."""
         self.pool.clear()
-        self.late, self.uncertain, self.preconditioned = None, False, False
+        self.late, self.uncertain, self.preconditioned, self.plain = None, False, False, False
+        self.raw_steps = 0
         if self.compiled:
             self.compiled_sums.zero_()
-            self.compiled = False
+            self.sums_version = self.compiled_sums._version
+
+    def move_sums(self, device: torch.device) -> None:
+        """Follow the model to another device, with the rows of a step under way."""
+        if self.compiled_sums.device == device:
+            return
+        moved = torch.zeros_like(self.compiled_sums, device=device)
+        if self.compiled and not self.compiled_sums.is_meta:
+            self.sums_version = -1
+            moved.copy_(self.compiled_sums)
+        else:
+            self.sums_version = moved._version
+        self.compiled_sums = moved
 
     def scale_of(self, call: Call) -> float | Tensor:
         """q^2 of the pooled rows."""
@@ -262,6 +353,33 @@ class Layer:
             self.scales = {counts: scale}  # of the last step: most have the same counts
         return self.scales[counts]
 
+    def _changed(self, name: str) -> StatisticsError:
+        return StatisticsError(
+            f"layer {self.name!r} has no {name} of its own any more: it was pruned or parametrized after BNP was made. "
+            "bnp.remove(), and make BNP afterwards, which leaves such layers alone"
+        )
+
+    def _join(self, calls: dict[Call, None]) -> None:
+        """Take calls into the pool."""
+        version = self.weight._version
+        if self.pool and version != self.version:
+            self._notice_raw_step()
+        self.version = version
+        self.pool.update(calls)
+
+    def _notice_raw_step(self) -> None:
+        """The weight has changed while rows wait for ``precondition()``: warn if that goes on."""
+        self.version = self.weight._version
+        self.raw_steps += 1
+        if self.raw_steps == _RAW_STEPS and not self.backward.warned:
+            self.backward.warned = True
+            warnings.warn(
+                f"the weight of layer {self.name!r} changed {_RAW_STEPS} times on gradients that BNP did not "
+                "precondition. Call bnp.precondition() before each optimizer.step(), or bnp.attach(optimizer) once; "
+                "layers to be left alone are named with layers=lambda name, module: ...",
+                stacklevel=2,
+            )
+
     def _statistics(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         if not self.spatial_dims:
             return batch_statistics(inputs)
@@ -269,6 +387,12 @@ class Layer:
 
     def _counts(self, inputs: Tensor, output: Tensor) -> tuple[int, int, int]:
         """Rows of the input, examples, rows of the layer as a matrix."""
+        if inputs.is_nested or inputs.layout is not _strided:
+            kind = "nested" if inputs.is_nested else str(inputs.layout).removeprefix("torch.")
+            raise StatisticsError(
+                f"layer {self.name!r} was called with a {kind} tensor, of which BNP takes no statistics: give it a "
+                "dense one, or leave the layer out with layers=lambda name, module: ..."
+            )
         rows = inputs.numel() // self.channels
         if not self.spatial_dims:
             return rows, rows, rows
@@ -279,7 +403,26 @@ class Layer:
         return inputs.dim() == self.spatial_dims + 2
 
 
+@torch.library.custom_op("bnpbench::add_unless_recomputed", mutates_args={"sums"})
+def add_unless_recomputed(sums: Tensor, more: Tensor) -> None:
+    """``sums += more``, unless checkpointing runs a call again that has run before with gradients enabled.
+
+    An operator of its own, because compiled code cannot tell. Reentrant checkpointing recomputes inside a backward pass
+    too, but what ran before was without gradients and not counted.
+    """
+    if _graph_task() != _NO_TASK:
+        hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+        if hooks is not None and hooks[0].__module__ == checkpoint.__name__:
+            return
+    sums.add_(more)
+
+
+@add_unless_recomputed.register_fake
+def _(sums: Tensor, more: Tensor) -> None:
+    return None
+
+
 def has_nonzero(*tensors: Tensor | None) -> Tensor:
     """Whether anything differs from zero, a 0-d bool tensor on the device; NaN does."""
-    extremes = [extreme for tensor in tensors if tensor is not None for extreme in torch.aminmax(tensor)]
+    extremes = [extreme for tensor in tensors if tensor is not None for extreme in torch.aminmax(tensor.detach())]
     return torch.stack([extreme != 0 for extreme in extremes]).any()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Literal
@@ -11,11 +12,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from bnpbench.bnp.hook import ForwardHook
+from bnpbench.bnp.hook import ForwardHook, live_hook
 from bnpbench.bnp.lean import LeanProduct, Linear
 from bnpbench.bnp.pool import Backward, Layer, has_nonzero
 from bnpbench.bnp.running import Options, Running, Terms, autocasts, precondition
-from bnpbench.bnp.tracking import Predicate, find_layers
+from bnpbench.bnp.tracking import Predicate, Sight, find_layers
 from bnpbench.errors import StatisticsError
 
 
@@ -34,14 +35,17 @@ class BNP:
     compiled forward in training mode counts even if no backward follows before the next ``precondition()``. What
     ``torch.autograd.grad`` computes counts once ``.grad`` changes, for then it may have been put there: of several
     such calls only the last, and one to the inputs alone too if ``.grad`` is then unscaled or clipped in place. So do
-    the rows of a step that GradScaler skips, where ``precondition()`` is called all the same.
+    the rows of a step that GradScaler skips, where ``precondition()`` is called all the same. ``.grad.data.zero_()``
+    goes unnoticed until the next backward pass, and what torch.func transforms compute is a gradient without rows.
 
     Where the paper is silent: all leading dimensions of a Linear's input are rows. With a single row in the pool,
     sigma_H^2 = (h - mu)^2 with mu the running mean before the step. A convolution's scale takes its output positions.
     Each group of a grouped convolution is a layer of its own. A layer without (or with a frozen) bias uses the
     inverse of diag(sigma~^2) + mu mu^T. A layer whose weight has no gradient is left alone.
 
-    Statistics are kept in float32, or float64 where a weight is; under autocast and GradScaler too. A NaN or an
+    Statistics are kept in float32, or float64 where a weight is; under autocast and GradScaler too. They follow a model
+    that is cast or moved. One whose layers are replaced, tied, pruned, parametrized or sharded needs a new BNP; at the
+    next step that is an error. A NaN or an
     infinity in a layer's input is not filtered: it stays in the layer's running values and makes its preconditioned
     gradient non-finite, so that the loss shows it in the next step.
 
@@ -66,11 +70,18 @@ class BNP:
         lean: a predicate on (name, module) for tracked layers of class :class:`bnpbench.bnp.lean.Linear` that have a
             bias: their gradients come preconditioned out of the backward pass, which costs less while the batch is
             small beside the layer's width. The statistics are then final at the first gradient of a backward pass, so
-            it asks for count="forward", one call of each layer and one backward pass a step, and a single process.
+            it asks for count="forward", no forward pass between a backward pass and its step, and a single process. A
+            penalty on such a weight that is part of the loss is not preconditioned.
 
     Attributes:
         layers: names of the tracked layers.
         skipped: names of the modules with parameters that are left alone, with the reason.
+
+    Raises:
+        ValueError: an option out of range; a layer that another BNP tracks.
+
+    Warns:
+        UserWarning: there is no layer to track; later, if weights keep changing without :meth:`precondition`.
 
     Source: Lange, Helfrich, Ye, JMLR 23(72), 2022, Algorithms 2 and 3.
     """
@@ -101,14 +112,25 @@ class BNP:
             raise ValueError('the lean form needs its statistics in the backward pass: give count="forward" with it')
         self.options = Options(rho, eps1, eps2, statistics == "batch", scale, center, standardize)
         self.process_group = process_group
+        self._model, self._wanted = model, layers
         tracked, self.skipped = find_layers(model, layers)
+        for name, module in tracked.items():
+            if live_hook(module):
+                raise ValueError(
+                    f"layer {name!r} is tracked by another BNP, and both would precondition it: remove() that one first"
+                )
+        if not tracked:
+            reasons = "; ".join(f"{name!r}: {reason}" for name, reason in self.skipped.items()) or "it has none"
+            warnings.warn(f"BNP tracks no layer of this {type(model).__name__} ({reasons})", stacklevel=2)
         self._backward = Backward(watched=count == "backward")
         self._running: list[Running] = []
         self._layers = [Layer(name, module, self._backward) for name, module in tracked.items()]
         self._place()
+        self._sight, self._looked = Sight(model, tracked.values()), False
         self._handles: list[RemovableHandle] = [
-            layer.module.register_forward_hook(ForwardHook(layer), with_kwargs=True) for layer in self._layers
+            layer.module.register_forward_hook(ForwardHook(layer, self), with_kwargs=True) for layer in self._layers
         ]
+        self._attached: list[RemovableHandle] = []
         for layer in self._layers:
             module = layer.module
             if lean is not None and isinstance(module, Linear) and module.bias is not None and lean(layer.name, module):
@@ -124,11 +146,23 @@ class BNP:
         """Names of the tracked layers in the lean form."""
         return tuple(layer.name for layer in self._layers if "product" in layer.module.__dict__)
 
+    def __repr__(self) -> str:
+        options = {**vars(self.options), "count": "backward" if self._backward.watched else "forward"}
+        options["statistics"] = "batch" if options.pop("batch") else "running"
+        lines = [f"BNP({', '.join(f'{name}={value!r}' for name, value in options.items())})"]
+        shown = [f"{name!r} (lean)" if name in self.lean else repr(name) for name in self.layers]
+        lines.append(f"  preconditions {len(shown)}: {', '.join(shown) or '-'}")
+        lines.append(f"  leaves alone {len(self.skipped)}: {', '.join(map(repr, self.skipped)) or '-'}")
+        attached = sum(handle.id in (handle.hooks_dict_ref() or ()) for handle in self._attached)
+        lines.append(f"  when {f'{attached} attached optimizer(s) step' if attached else 'precondition() is called'}")
+        return "\n".join(lines)
+
     def precondition(self) -> None:
         """Fold the rows of this step into the running values and rewrite ``.grad`` of the tracked layers in place.
 
         Raises:
-            StatisticsError: a layer has a gradient but no rows: its hook never ran, or ``precondition()`` already did.
+            StatisticsError: a layer has a gradient but no rows: its hook never ran, or ``precondition()`` already did;
+                or it is no longer the layer that it was.
         """
         self._precondition(self._layers)
 
@@ -142,11 +176,27 @@ class BNP:
             A handle; its ``remove()`` detaches.
 
         Raises:
-            ValueError: the optimizer owns no tracked layer; at ``step()``, if that is given a closure, which would
-                compute new gradients after they were preconditioned.
+            ValueError: the optimizer owns no tracked layer, or a weight without its bias, or is attached already; at
+                ``step()``, if that is given a closure, which would compute new gradients after they were
+                preconditioned.
+            StatisticsError: a tracked layer is no longer the layer that it was.
         """
-        if not self._owned_by(optimizer):
-            raise ValueError(f"this {type(optimizer).__name__} owns the weight of no layer that BNP tracks")
+        kind = type(optimizer).__name__
+        self._look()
+        hooks = optimizer._optimizer_step_pre_hooks
+        if any(handle.hooks_dict_ref() is hooks and handle.id in hooks for handle in self._attached):
+            raise ValueError(f"this {kind} is attached already: remove() the handle that attach() gave")
+        layers = self._owned_by(optimizer)
+        if not layers:
+            raise ValueError(f"this {kind} owns the weight of no layer that BNP tracks")
+        owned = _parameters_of(optimizer)
+        for layer in layers:
+            bias = layer.module.bias
+            if bias is not None and bias.requires_grad and id(bias) not in owned:
+                raise ValueError(
+                    f"this {kind} owns the weight of layer {layer.name!r} but not its bias, and whose step() came "
+                    "first would decide what the other sees: call precondition() before both instead"
+                )
 
         def before_step(optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             if any(argument is not None for argument in (*args[1:2], kwargs.get("closure"))):
@@ -154,7 +204,7 @@ class BNP:
             self._precondition(self._owned_by(optimizer))
 
         handle = optimizer.register_step_pre_hook(before_step)
-        self._handles.append(handle)
+        self._attached.append(handle)
         return handle
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -179,9 +229,10 @@ class BNP:
 
     def remove(self) -> None:
         """Take all hooks off the model and its optimizers."""
-        for handle in self._handles:
+        for handle in (*self._handles, *self._attached):
             handle.remove()
         self._handles.clear()
+        self._attached.clear()
         for running in self._running:
             running.forget()
         for layer in self._layers:
@@ -222,7 +273,12 @@ class BNP:
         running.terms = None  # before anything below can fail: they are of this step alone
         for layer in active:
             if not layer.preconditioned:
-                precondition(layer, *terms[layer])
+                precondition(layer, *_terms_of(layer, terms))
+            elif layer.plain:
+                raise StatisticsError(
+                    f"layer {layer.name!r} of the lean form was also called in a way that the form does not cover "
+                    "(autocast, an input that is not (N, n), a compiled module): make BNP without lean= for it"
+                )
 
     def _fold(self, running: Running, active: list[Layer], sums: Tensor | None) -> dict[Layer, Terms]:
         """Take the rows of ``active`` into the running values."""
@@ -239,11 +295,40 @@ class BNP:
         if running.terms is None:
             self._fold(running, [one for one in running.layers if one.has_rows], sums=None)
         assert running.terms is not None
-        return running.terms[layer]
+        return _terms_of(layer, running.terms)
 
     def _follow(self) -> None:
-        """Lay the running values out anew if the model was moved or cast."""
-        if not all(running.fits() for running in self._running):
+        """Look at the model before the first step, and again when a layer or its weight is not what it was."""
+        if not (self._looked and self._sight.is_true()):
+            self._look()
+
+    def _look(self) -> None:
+        """Find the tracked layers in the model as it is now; lay the running values out anew if it was moved or cast.
+
+        Raises:
+            StatisticsError: a layer is gone, or of a kind that BNP leaves alone.
+        """
+        found, skipped = find_layers(self._model, self._wanted)
+        modules = set(found.values())
+        for layer in self._layers:
+            if layer.module not in modules:
+                names = [name for name, module in self._model.named_modules() if module is layer.module]
+                reason = skipped[names[0]] if names else "it is no longer part of the model"
+                raise StatisticsError(
+                    f"layer {layer.name!r} is not what it was when BNP was made ({reason}): bnp.remove(), and make BNP "
+                    "for the model as it is now"
+                )
+        tracked = {layer.module for layer in self._layers}
+        untracked = [name for name, module in found.items() if module not in tracked]
+        if untracked:
+            warnings.warn(
+                f"BNP leaves {', '.join(map(repr, untracked))} alone, for it was made before: bnp.remove(), and make "
+                "BNP for the model as it is now",
+                stacklevel=4,
+            )
+        before, self._sight = self._sight.layout, Sight(self._model, tracked)
+        self._looked = True
+        if self._sight.layout != before:
             self._place()
 
     def _place(self) -> None:
@@ -254,8 +339,9 @@ class BNP:
             layers = [layer for layer in self._layers if layer.weight.device == device]
             double = any(layer.weight.dtype == torch.float64 for layer in layers)
             self._running.append(Running(layers, device, torch.float64 if double else torch.float32))
-        for key, value in old.items():
-            self._running_values()[key].copy_(value)
+        for key, value in self._running_values().items():
+            if key in old and (value.is_meta or not old[key].is_meta):  # a model made on meta starts when it is filled
+                value.copy_(old[key])
 
     def _running_values(self) -> dict[str, Tensor]:
         values = {}
@@ -266,7 +352,7 @@ class BNP:
         return values
 
     def _owned_by(self, optimizer: torch.optim.Optimizer) -> list[Layer]:
-        owned = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        owned = _parameters_of(optimizer)
         return [layer for layer in self._layers if id(layer.weight) in owned]
 
     def _is_distributed(self) -> bool:
@@ -275,15 +361,38 @@ class BNP:
         return dist.get_world_size(self.process_group) > 1
 
 
+def _parameters_of(optimizer: torch.optim.Optimizer) -> set[int]:
+    return {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+
+
+def _terms_of(layer: Layer, terms: Mapping[Layer, Terms]) -> Terms:
+    """Terms of a step in the lean form, where those of all layers are made at the first gradient."""
+    if layer not in terms:
+        raise StatisticsError(
+            f"layer {layer.name!r} had no rows when the statistics of this step became final, at the first gradient of "
+            "a layer in the lean form: it was called later (reentrant checkpointing), or a step has used its rows"
+        )
+    return terms[layer]
+
+
 def _refuse_gradients(layers: Iterable[Layer]) -> None:
     """Layers with a gradient but no rows: an error, unless the gradient is zero (then nothing would change)."""
+    refused = []
     for layer in layers:
         weight_grad = layer.weight.grad
-        if weight_grad is None or not (weight_grad.is_meta or has_nonzero(weight_grad, layer.bias_grad)):
-            continue
-        raise StatisticsError(
-            f"layer {layer.name!r} has a gradient, but BNP saw no rows for it since the last precondition(). Either "
-            "precondition() ran twice for one backward; or the gradient came from a call in eval mode; or the model "
-            "was compiled and run before BNP was made for it; or something uses the layer's weight without calling "
-            "the layer, as MultiheadAttention does: leave it out with layers=lambda name, module: ..."
-        )
+        if weight_grad is not None and not weight_grad.is_meta and has_nonzero(weight_grad, layer.bias_grad):
+            refused.append(repr(layer.name))
+    if refused:
+        others = f" (nor for {', '.join(refused[1:])})" if refused[1:] else ""
+        raise StatisticsError(f"layer {refused[0]} has a gradient, but BNP saw no rows for it{others} {_CAUSES}")
+
+
+_CAUSES = """since the last precondition(). One of these:
+- precondition() ran twice for one backward pass: by hand and by attach(), or for a .grad that was not dropped since;
+- the gradient is older than this BNP, or came after its remove();
+- the call was in eval mode, or its rows were dropped when .grad was None for a moment;
+- something uses the weight without calling the layer: torch.func, a functional form, a penalty on a weight whose layer
+  was not called. Leave such layers out with layers=lambda name, module: ...;
+- the layer that was called is a copy (deepcopy, replicate), and its gradient was put here;
+- the model was compiled and run before BNP was made, or its hooks were not compiled in;
+- with count="forward": a second step from one forward pass."""

@@ -20,6 +20,7 @@ from bnpbench.bnp.algorithms import (
     update_running,
 )
 from bnpbench.bnp.pool import Layer
+from bnpbench.errors import StatisticsError
 
 Terms = tuple[Tensor, Tensor, float | Tensor]
 """What steps 4 and 5 need of a layer: mu and 1 / sigma~^2, both (n,), and q^2."""
@@ -48,7 +49,7 @@ class Running:
 
     def __init__(self, layers: Sequence[Layer], device: torch.device, dtype: torch.dtype) -> None:
         self.layers, self.members = list(layers), frozenset(layers)
-        self.device, self.is_double = device, dtype == torch.float64
+        self.device = device
         self.sizes = [layer.channels for layer in layers]
         self.length = sum(self.sizes)
         self.zeros = torch.zeros(self.length, device=device, dtype=dtype)
@@ -59,7 +60,7 @@ class Running:
         self.inverses = torch.split(self.inverse, self.sizes)
         for layer, mean, variance in zip(self.layers, self.means, variances, strict=True):
             layer.running, layer.running_mean, layer.running_variance = self, mean, variance
-            layer.compiled_sums = layer.compiled_sums.to(device)  # rows of a step under way, if the model just moved
+            layer.move_sums(device)
         sizes = torch.tensor(self.sizes)
         group_sizes = torch.tensor([layer.channels // layer.groups for layer in layers for _ in range(layer.groups)])
         self.layer_of_channel = torch.arange(len(sizes)).repeat_interleave(sizes).to(device)
@@ -68,16 +69,25 @@ class Running:
         self.inputs = torch.tensor([layer.inputs for layer in layers], dtype=torch.float64).to(device)
         self.terms: dict[Layer, Terms] | None = None
 
-    def fits(self) -> bool:
-        """Whether the layers are still where they were, and as wide; a model is moved or cast as a whole."""
-        weight = self.layers[0].weight
-        return weight.device == self.device and (self.is_double or weight.dtype != torch.float64)
-
     def forget(self) -> None:
         """Drop the rows of all layers, and terms that were made of them."""
         self.terms = None
         for layer in self.layers:
             layer.empty()
+
+    def begin_anew(self) -> None:
+        """A forward pass after a backward pass of the lean form that no step has used: its rows are folded in for good.
+
+        Raises:
+            StatisticsError: there was such a backward pass.
+        """
+        done = [layer.name for layer in self.layers if layer.preconditioned]
+        if done:
+            raise StatisticsError(
+                f"layer {done[0]!r} of the lean form is called again before precondition() was: micro-batches, and "
+                "gradients that are dropped, need BNP without lean="
+            )
+        self.forget()
 
     def local_statistics(self, active: Sequence[Layer]) -> tuple[Tensor, dict[Layer, float | Tensor]]:
         """Step 1 where the host knows every count: means and variances end to end (2 n,), and q^2 of each layer."""
@@ -87,13 +97,14 @@ class Running:
         means = [call.mean for call in calls]
         variances = [call.variance for call in calls if call.variance is not None]
         if len(variances) == len(calls):
-            return torch.cat(means + variances), scales
+            return torch.cat(means + variances).to(self.values), scales  # calls from before the model was cast
         # A single row has no variance: its squared distance from the running mean takes the place.
-        mean = torch.cat(means)
+        mean = torch.cat(means).to(self.values)
         square = (mean - self.mean).square_()
         if variances:
             pairs = zip(calls, torch.split(square, self.sizes), strict=True)
-            square = torch.cat([piece if call.variance is None else call.variance for call, piece in pairs])
+            pieces = [piece if call.variance is None else call.variance for call, piece in pairs]
+            square = torch.cat(pieces).to(self.values)
         return torch.cat([mean, square]), scales
 
     def shifted_sums(self, active: Sequence[Layer]) -> Tensor:

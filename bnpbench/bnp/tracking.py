@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor, nn
@@ -36,14 +36,51 @@ def find_layers(model: nn.Module, wanted: Predicate | None) -> tuple[dict[str, n
     return layers, skipped
 
 
+class Sight:
+    """Layers of a model as they were when it was looked at: where they stand in it, and their weights.
+
+    Attributes:
+        layout: device and dtype of each weight.
+    """
+
+    def __init__(self, model: nn.Module, layers: Iterable[nn.Module]) -> None:
+        self.edges: list[tuple[dict[str, nn.Module | None], str, nn.Module]] = []
+        wanted = set(layers)
+        names = [name for name, module in model.named_modules() if module in wanted]
+        above = {name[:end] for name in names for end in range(len(name) + 1) if end == len(name) or name[end] == "."}
+        for name in sorted(above - {""}):
+            parent, _, key = name.rpartition(".")
+            siblings = model.get_submodule(parent)._modules
+            self.edges.append((siblings, key, model.get_submodule(name)))
+        self.weights = [
+            (module._parameters, module.weight, module.weight.dtype, module.weight.device)
+            for module in model.modules()
+            if module in wanted
+        ]
+        self.layout = [(device, dtype) for _, _, dtype, device in self.weights]
+
+    def is_true(self) -> bool:
+        """Whether a look at the model would show the same. Called at every step."""
+        for siblings, key, module in self.edges:
+            if siblings.get(key) is not module:
+                return False
+        for parameters, weight, dtype, device in self.weights:
+            if parameters.get("weight") is not weight or weight.dtype is not dtype or weight.device != device:
+                return False
+        return True
+
+
 def _reason_to_skip(module: nn.Module, owners: Counter[int]) -> str | None:
     kind = type(module).__name__
     if isinstance(module, _TRANSPOSED):
         return f"{kind}: BNP is not defined for transposed convolutions"
     if not isinstance(module, _KINDS):
         return f"{kind}: neither a Linear nor a convolution"
-    if parametrize.is_parametrized(module) or module._parameters.get("weight") is None:
-        return "parametrized: its weight is computed from other parameters"
+    if isinstance(module, nn.modules.linear.NonDynamicallyQuantizableLinear):
+        return f"{kind}: MultiheadAttention uses its weight without calling it"
+    own = module._parameters
+    if parametrize.is_parametrized(module) or own.get("weight") is None or "bias" not in own:
+        return "parametrized: its weight or bias is computed from other parameters"
     if isinstance(module, nn.modules.lazy.LazyModuleMixin) and module.has_uninitialized_params():
         return "lazy: it has no weights yet; run one forward pass before making BNP"
     weight, bias = module.weight, module.bias

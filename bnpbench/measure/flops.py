@@ -175,6 +175,42 @@ def _outer(out: Shape, *vectors: Shape, beta: float = 1, alpha: float = 1, out_s
     return (2 if beta == 1 else 3) * prod(out)
 
 
+def _gelu(inputs: Shape, approximate: str = "none", *, out_shape: Shape = None, **kwargs: Any) -> int:
+    """x (1 + erf(x / sqrt 2)) / 2: erf counts one, as exp does, and so does each of the four others.
+
+    By tanh: that, x + c x^3 (4), times a number, plus 1, times x, halved.
+    """
+    return (9 if approximate == "tanh" else 5) * prod(inputs)
+
+
+def _gelu_backward(
+    grad: Shape, inputs: Shape, approximate: str = "none", *, out_shape: Shape = None, **kwargs: Any
+) -> int:
+    """Phi(x) (4) + x phi(x) (4 and the product), their sum, times the gradient.
+
+    By tanh, u = b (x + c x^3) and t = tanh(u) (6): (1 + t) / 2 (2), x / 2 (1), 1 - t^2 (2), u' (3, with x^2 at hand),
+    the product of the last three (2), the sum, times the gradient.
+    """
+    return (18 if approximate == "tanh" else 11) * prod(inputs)
+
+
+def _attention(query: Shape, key: Shape, value: Shape, *args: Any, out_shape: Shape = None, **kwargs: Any) -> int:
+    """The two products, and the softmax of the scores as it counts alone; the scale is a number taken along.
+
+    A causal mask is no less: the operators of a composed attention compute every score, too.
+    """
+    scores = prod(query[:-1]) * key[-2]
+    return scores * (2 * query[-1] + 4 + 2 * value[-1])
+
+
+def _attention_backward(
+    grad: Shape, query: Shape, key: Shape, value: Shape, *args: Any, out_shape: Shape = None, **kwargs: Any
+) -> int:
+    """Five products, for the kernels compute the scores again (4 a score) instead of keeping them; softmax's own."""
+    scores = prod(query[:-1]) * key[-2]
+    return scores * (6 * query[-1] + 4 * value[-1] + 8)
+
+
 def _free(*args: Any, out_shape: Shape = None, **kwargs: Any) -> int:
     return 0
 
@@ -234,14 +270,19 @@ def _table() -> dict[Any, Formula]:
     groups: list[tuple[Formula, str]] = [
         (_elementwise(1), "add sub rsub mul div neg pow square exp log tanh sigmoid tanh_backward sigmoid_backward"),
         (_elementwise(1), "native_dropout_backward _adaptive_avg_pool2d_backward avg_pool2d_backward"),
-        (_elementwise(2), "addcmul addcdiv"),
+        (_elementwise(2), "addcmul addcdiv silu"),
         (_elementwise(3), "lerp"),
         (_elementwise(4), "_log_softmax _softmax _log_softmax_backward_data _softmax_backward_data"),
         (_outer, "addr"),
         (_matrix_vector, "addmv"),
         (_reduction(1), "sum mean cumsum"),
         (_reduction(2), "mv dot linalg_vector_norm"),
-        (_reduction(4), "var var_mean"),
+        (_elementwise(6), "silu_backward"),  # g s (1 + x (1 - s)) of s = sigmoid(x)
+        (_gelu, "gelu"),
+        (_gelu_backward, "gelu_backward"),
+        (_reduction(4), "var var_mean std std_mean"),  # the sum; centre, square, add. Roots count nothing
+        (_attention, " ".join(_ATTENTION)),
+        (_attention_backward, " ".join(f"{name}_backward" for name in _ATTENTION)),
         (_per_input(1), "native_dropout _adaptive_avg_pool2d avg_pool2d"),
         (_per_input(2), "_native_batch_norm_legit_no_training"),
         (_per_input(4), "batch_norm_update_stats"),
@@ -262,6 +303,11 @@ def _table() -> dict[Any, Formula]:
     variants = ((formula, name + end) for formula, names in groups for name in names.split() for end in ("", "_"))
     return {getattr(aten, name): formula for formula, name in variants if hasattr(aten, name)}
 
+
+_ATTENTION = tuple(
+    f"_scaled_dot_product_{kind}"
+    for kind in ("flash_attention", "flash_attention_for_cpu", "efficient_attention", "cudnn_attention")
+)
 
 # Comparisons, selections, roots and reciprocals; the loss picks one number of each row.
 _FREE = """

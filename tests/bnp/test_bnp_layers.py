@@ -67,6 +67,7 @@ def test_convolution(data: st.DataObject, dims: int, bias: bool, batch: bool, sc
 
 
 def deep() -> nn.Module:
+    torch.manual_seed(0)
     return nn.Sequential(
         nn.Conv2d(2, 4, 3, padding=1), nn.ReLU(inplace=True), nn.Conv2d(4, 6, 3, stride=2, groups=2, bias=False),
         nn.Tanh(), nn.Flatten(), nn.Linear(24, 5), nn.ReLU(inplace=True), nn.Linear(5, 3),

@@ -76,9 +76,47 @@ def test_takes_every_linear_and_convolution_and_says_why_not_the_others() -> Non
 
 def test_a_lazy_layer_is_taken_once_it_has_weights() -> None:
     model = nn.Sequential(nn.LazyLinear(3))
-    assert BNP(model).layers == ()
+    with pytest.warns(UserWarning, match="tracks no layer.*lazy"):
+        assert BNP(model).layers == ()
     model(torch.zeros(2, 5))
     assert BNP(model).layers == ("0",)
+
+
+def test_its_representation_says_what_it_does() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+    bnp = BNP(model, rho=0.9, count="forward")
+    assert repr(bnp).splitlines() == [
+        "BNP(rho=0.9, eps1=0.01, eps2=0.0001, scale=True, center=True, standardize=True, count='forward', "
+        "statistics='running')",
+        "  preconditions 2: '0', '2'",
+        "  leaves alone 1: '1'",
+        "  when precondition() is called",
+    ]
+    handle = bnp.attach(torch.optim.SGD(model.parameters(), lr=0.1))
+    assert "1 attached optimizer(s) step" in repr(bnp)
+    handle.remove()
+    assert "precondition() is called" in repr(bnp)
+
+
+def test_another_bnp_is_welcome_after_removal_and_on_other_layers() -> None:
+    model = network()
+    first = BNP(model, layers=lambda name, module: name == "0")
+    second = BNP(model, layers=lambda name, module: name == "2")
+    watched = Watched(model)
+    backward(model)
+    expected = {
+        name: oracle.step(watched.inputs[name], oracle.layer.weight.grad, oracle.layer.bias.grad)
+        for name, oracle in watched.oracles.items()
+    }
+    first.precondition()
+    second.precondition()
+    for name, value in expected.items():
+        torch.testing.assert_close(watched.layers[name].weight.grad, value.weight, rtol=1e-12, atol=1e-14)
+    with pytest.raises(ValueError, match="'0' is tracked by another BNP"):
+        BNP(model)
+    first.remove()
+    second.remove()
+    assert BNP(model).layers == ("0", "2")
 
 
 def test_distributed_tensors_are_left_alone(tmp_path: object) -> None:
@@ -284,6 +322,23 @@ def test_ablations() -> None:
             expected = (weight - bias[:, None] * mean) / damped / 1.5
             torch.testing.assert_close(model.weight.grad, expected, rtol=1e-12, atol=1e-14)
             torch.testing.assert_close(model.bias.grad, bias / 1.5 - expected @ mean, rtol=1e-12, atol=1e-14)
+
+
+def test_a_model_is_cast_up_and_down_as_a_whole_and_layer_by_layer() -> None:
+    """Also between the backward pass and the step, and with a single row."""
+    model = network()
+    watched, bnp = Watched(model), BNP(model)
+    orders = ["0 float", "2 float", "float", "0 double", "double", "bfloat16", "float", "double"]
+    for number, order in enumerate(orders):
+        *names, dtype = order.split()
+        model.zero_grad()
+        rows = torch.randn(1 + number % 2, 3, dtype=torch.float64)
+        hidden = model[0](rows.to(model[0].weight.dtype)).tanh()
+        model[2](hidden.to(model[2].weight.dtype)).square().mean().backward()
+        getattr(model[int(names[0])] if names else model, dtype)()
+        watched.check(bnp, tolerance=1e-2 if torch.bfloat16 in (model[0].weight.dtype, hidden.dtype) else 1e-5)
+        wide = any(layer.weight.dtype == torch.float64 for layer in (model[0], model[2]))
+        assert all(v.dtype == (torch.float64 if wide else torch.float32) for v in bnp.state_dict().values())
 
 
 def test_a_model_that_is_cast_later_keeps_its_statistics() -> None:

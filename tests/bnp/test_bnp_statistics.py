@@ -295,18 +295,40 @@ def test_a_gradient_without_statistics_is_an_error_that_names_the_layer(action: 
     assert all(a is b is None or a.equal(b) for a, b in zip(after, before, strict=True)), "an error must change nothing"
 
 
-def test_attention_is_an_error_until_its_inner_projection_is_left_out() -> None:
-    model = nn.MultiheadAttention(4, 2)
+def test_the_inner_projection_of_attention_is_left_alone() -> None:
+    model = nn.ModuleDict({"attention": nn.MultiheadAttention(4, 2), "head": nn.Linear(4, 1)})
     rows = torch.randn(3, 2, 4)
     bnp = BNP(model)
-    model(rows, rows, rows)[0].sum().backward()
-    with pytest.raises(StatisticsError, match="out_proj"):
-        bnp.precondition()
-    bnp.remove()
-    bnp = BNP(model, layers=lambda name, module: name != "out_proj")
-    assert bnp.layers == ()
-    assert "layers" in bnp.skipped["out_proj"]
+    assert bnp.layers == ("head",)
+    assert "without calling it" in bnp.skipped["attention.out_proj"]
+    model["head"](model["attention"](rows, rows, rows)[0]).sum().backward()
+    raw = model["attention"].out_proj.weight.grad.clone()
     bnp.precondition()
+    assert model["attention"].out_proj.weight.grad.equal(raw)
+
+
+def test_every_layer_without_rows_is_named_and_every_cause() -> None:
+    run = Run()
+    run.backward()
+    run.bnp.precondition()
+    with pytest.raises(StatisticsError, match=r"'0' .* \(nor for '3', '6'\)") as caught:
+        run.bnp.precondition()
+    for cause in ("attach()", "older", "eval mode", "torch.func", "layers=", "copy", "compiled", 'count="forward"'):
+        assert cause in str(caught.value)
+
+
+@pytest.mark.parametrize("zeros", [1, 2])
+def test_a_gradient_that_is_zero_by_itself_keeps_its_rows(zeros: int) -> None:
+    """A hinge loss without a violation among the micro-batches; told from ``.data.zero_()`` once there were two."""
+    run = Run()
+    run.backward()
+    run.backward()
+    run.check()
+    run.model.zero_grad()
+    for _ in range(zeros):
+        (run.loss(run.rows(2)) * 0).backward()
+    run.backward()
+    run.check()
 
 
 @pytest.mark.parametrize("counts", [(4,), (1,), (2, 3, 1)])
