@@ -6,7 +6,7 @@ import contextlib
 import io
 import os
 import sys
-from typing import Any
+from typing import Any, TextIO
 
 
 def open_missing() -> None:
@@ -20,13 +20,13 @@ def open_missing() -> None:
             setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115 - as long as the process
 
 
-def unfailing(number: int) -> io.TextIOWrapper:
-    """A line-buffered text stream on a descriptor, from which what cannot be written is dropped.
+def unfailing(stream: TextIO) -> io.TextIOWrapper:
+    """A line-buffered stream to where another goes, which drops what cannot be written.
 
-    For what is said beside the result, whose reader may be gone or whose disk full.
+    For what is said beside the result: its reader may be gone, its disk full.
     """
-    raw = _Unfailing(number, "w", closefd=False)
-    return io.TextIOWrapper(io.BufferedWriter(raw), errors="backslashreplace", line_buffering=True)
+    raw = _Unfailing(stream.fileno(), "w", closefd=False)
+    return io.TextIOWrapper(io.BufferedWriter(raw), stream.encoding, "backslashreplace", line_buffering=True)
 
 
 class _Unfailing(io.FileIO):

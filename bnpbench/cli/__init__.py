@@ -21,9 +21,7 @@ BUG = 70
 def main() -> NoReturn:
     """The console script ``bnpbench``."""
     open_missing()
-    encoding = sys.stderr.encoding
-    sys.stderr = unfailing(2)
-    sys.stderr.reconfigure(encoding=encoding)
+    sys.stderr = unfailing(sys.stderr)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # for terminals and names that are not UTF-8
     code = run(sys.argv[1:])

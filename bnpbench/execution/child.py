@@ -97,7 +97,10 @@ def _prepare(log: Path | None) -> None:
         os.dup2(file, 1)
         os.dup2(file, 2)
         os.close(file)
-    sys.stdout, sys.stderr = unfailing(1), unfailing(2)  # what a plugin prints to a full disk ends no cell
+    sys.stdout, sys.stderr = (
+        unfailing(sys.stdout),
+        unfailing(sys.stderr),
+    )  # what a plugin prints to a full disk ends no cell
     faulthandler.enable(file=2)
     threading.Thread(target=watch_parent, daemon=True).start()
 

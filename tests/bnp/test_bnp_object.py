@@ -92,7 +92,8 @@ def test_its_representation_says_what_it_does() -> None:
         "  leaves alone 1: '1'",
         "  when precondition() is called",
     ]
-    handle = bnp.attach(torch.optim.SGD(model.parameters(), lr=0.1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    handle = bnp.attach(optimizer)
     assert "1 attached optimizer(s) step" in repr(bnp)
     handle.remove()
     assert "precondition() is called" in repr(bnp)

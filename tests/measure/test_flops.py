@@ -58,6 +58,11 @@ def test_plain_batch_norm_by_autograd() -> None:
 A, B, V = torch.ones(3, 4), torch.ones(4, 5), torch.ones(4)
 
 
+def attention() -> Tensor:
+    query, key = torch.ones(2, 3, 5, 4), torch.ones(2, 3, 7, 4)
+    return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(query, key, key)[0]
+
+
 @pytest.mark.parametrize(
     ("compute", "operations"),
     [
@@ -78,6 +83,16 @@ A, B, V = torch.ones(3, 4), torch.ones(4, 5), torch.ones(4)
         (lambda: A.sqrt().reciprocal().clamp(min=1).amax(0).relu(), 0),
         (lambda: A.t().reshape(2, 6).contiguous().to(torch.float64)[:1].index_select(1, torch.tensor([0])), 0),
         (lambda: torch._foreach_add([A, V], 1.0), 16),
+        (lambda: torch.nn.functional.gelu(A), 5 * 12),
+        (lambda: torch.nn.functional.gelu(A, approximate="tanh"), 9 * 12),
+        (lambda: torch.nn.functional.silu(A), 2 * 12),
+        (lambda: A.std(0), 48),
+        (lambda: A.std(), 0),  # a single number
+        (lambda: torch.std_mean(A, 0), 48),
+        (lambda: torch.ops.aten.gelu_backward(A, A), 11 * 12),
+        (lambda: torch.ops.aten.gelu_backward(A, A, approximate="tanh"), 18 * 12),
+        (lambda: torch.ops.aten.silu_backward(A, A), 6 * 12),
+        (lambda: attention(), 2 * 3 * 5 * 7 * (2 * 4 + 4 + 2 * 4)),  # scores, softmax, output
     ],
 )
 def test_rules(compute: Callable[[], Tensor], operations: int) -> None:
