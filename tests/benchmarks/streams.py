@@ -206,8 +206,8 @@ def _left(folder: Path) -> dict[str, object]:
 def faults(command: Command, undisturbed: Outcome, disturbance: dict[int, str], outcome: Outcome) -> list[str]:
     """What is not as it should be."""
     found = []
-    lost = disturbance.get(1) == FULL and command.written and command.code == 0
-    if outcome.code != (wanted := 2 if lost else command.code):
+    lost = disturbance.get(1) == FULL and command.written
+    if outcome.code != (wanted := command.code or 2 * lost):  # an answer that was found stays the answer
         found.append(f"exit code {outcome.code}, not {wanted}")
     if outcome.left != undisturbed.left:
         found.append("something else is on the disk")

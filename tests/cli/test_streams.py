@@ -34,6 +34,7 @@ def undisturbed(prepared: Path) -> dict[str, Outcome]:
         ("report", {1: EARLY}),
         ("report", {1: FULL}),
         ("compare dearer", {1: EARLY}),
+        ("compare dearer", {1: FULL}),
     ],
 )
 def test_a_stream_that_takes_nothing_changes_no_answer(
