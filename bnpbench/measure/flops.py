@@ -200,7 +200,7 @@ def _attention(query: Shape, key: Shape, value: Shape, *args: Any, out_shape: Sh
     A causal mask is no less: the operators of a composed attention compute every score, too.
     """
     scores = prod(query[:-1]) * key[-2]
-    return scores * (2 * query[-1] + 4 + 2 * value[-1])
+    return int(scores * (2 * query[-1] + 4 + 2 * value[-1]))
 
 
 def _attention_backward(
@@ -208,7 +208,7 @@ def _attention_backward(
 ) -> int:
     """Five products, for the kernels compute the scores again (4 a score) instead of keeping them; softmax's own."""
     scores = prod(query[:-1]) * key[-2]
-    return scores * (6 * query[-1] + 4 * value[-1] + 8)
+    return int(scores * (6 * query[-1] + 4 * value[-1] + 8))
 
 
 def _free(*args: Any, out_shape: Shape = None, **kwargs: Any) -> int:
