@@ -149,7 +149,8 @@ def _contradiction(tensors: Any, shape: Shape) -> str | None:
     if not (isinstance(tensors, tuple) and len(tensors) == 4 and all(isinstance(each, Tensor) for each in tensors)):
         return "it gives no tuple of four tensors: training examples, their labels, test examples, their labels"
     for part, count, examples, labels in (("train", shape.train, *tensors[:2]), ("test", shape.test, *tensors[2:])):
-        expected = {"examples": ((count, *shape.input), torch.float32), "labels": ((count,), torch.int64)}
+        kind = torch.get_default_dtype()  # float32, in whatever trains
+        expected = {"examples": ((count, *shape.input), kind), "labels": ((count,), torch.int64)}
         for name, found in (("examples", examples), ("labels", labels)):
             if (tuple(found.shape), found.dtype) != expected[name]:
                 told = [
@@ -164,8 +165,13 @@ def _contradiction(tensors: Any, shape: Shape) -> str | None:
 
 def _stored(name: str) -> Dataset:
     known = files.STORED[name]
+
+    def describe(options: Any, root: Path) -> Shape:
+        entry = files.STORED[name]
+        return Shape(entry.input, entry.classes, entry.train, entry.test)
+
     return Dataset(
-        describe=lambda options, root: Shape(known.input, known.classes, known.train, known.test),
+        describe=describe,
         load=lambda options, root: stored.read(name, root),
         source=f"{known.title} by torchvision ({known.megabytes} MB), under {known.folder}/",
         fetch=lambda root, offline, replace: stored.download(name, root, offline=offline, replace=replace),

@@ -71,6 +71,7 @@ class Reporter(Silent):
         self.epochs = {cell.key: cell.settings.epochs for cell in cells}
         self.seen: dict[str, int] = dict.fromkeys(self.labels, 0)
         self.cells = len(self.labels)
+        self.open_ended = any(block.measure.interval is not None for block in blocks)
         self.done = self.failed = self.kept = 0
         self.ahead.clear()
         for key, size in self.sizes.items():
@@ -125,7 +126,7 @@ class Reporter(Silent):
     def left(self) -> float | None:
         """Seconds left; None before the first epoch, and where intervals decide when the last cells end."""
         share = self.share()
-        if self.begin is None or not share or (share == 1 and self.done + self.kept < self.cells):
+        if self.begin is None or not share or (self.open_ended and share == 1 and self.done + self.kept < self.cells):
             return None
         elapsed: float = self.now() - self.begin
         return elapsed * (1 - share) / share

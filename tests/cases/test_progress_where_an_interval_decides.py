@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from tests.command import suite
 
 def test_more_epochs_than_foreseen_leave_the_others_ahead(tmp_path: Path) -> None:
     loaded = load_suite(suite(tmp_path))
-    blocks = loaded.blocks(loaded.cells(device="cpu", threads=1))
+    asked = loaded.blocks(loaded.cells(device="cpu", threads=1))
+    blocks = [replace(block, measure=block.measure.model_copy(update={"interval": 0.02})) for block in asked]
     clock = 0.0
     progress = Lines(now=lambda: clock)
     progress.start(blocks)

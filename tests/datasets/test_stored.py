@@ -89,6 +89,7 @@ def mnist(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     """MNIST's entry with the sums of a tiny MNIST, whose files this is."""
     files = tiny_mnist()
     entry = replace(known.STORED["mnist"], files=tuple((name, md5(data)) for name, data in files.items()))
+    entry = replace(entry, train=6, test=4)
     monkeypatch.setitem(known.STORED, "mnist", entry)
     return files
 
@@ -124,6 +125,7 @@ def test_cifar100_is_read_with_its_fine_labels(monkeypatch: pytest.MonkeyPatch, 
         meta = {**torchvision_datasets.CIFAR100.meta, "md5": md5(files["meta"])}  # noqa: RUF012
 
     entry = replace(known.STORED["cifar100"], files=tuple(map(tuple, [*Tiny.train_list, *Tiny.test_list])))
+    entry = replace(entry, train=3, test=3)
     monkeypatch.setitem(known.STORED, "cifar100", entry)
     monkeypatch.setitem(stored.READERS, "cifar100", Tiny)
     lay_out(files, tmp_path / "cifar-100-python")
