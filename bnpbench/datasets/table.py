@@ -149,14 +149,16 @@ def _contradiction(tensors: Any, shape: Shape) -> str | None:
     if not (isinstance(tensors, tuple) and len(tensors) == 4 and all(isinstance(each, Tensor) for each in tensors)):
         return "it gives no tuple of four tensors: training examples, their labels, test examples, their labels"
     for part, count, examples, labels in (("train", shape.train, *tensors[:2]), ("test", shape.test, *tensors[2:])):
-        kind = torch.get_default_dtype()  # float32, in whatever trains
-        expected = {"examples": ((count, *shape.input), kind), "labels": ((count,), torch.int64)}
-        for name, found in (("examples", examples), ("labels", labels)):
-            if (tuple(found.shape), found.dtype) != expected[name]:
-                told = [
-                    f"{dtype} of shape {tuple(size)}" for size, dtype in ((found.shape, found.dtype), expected[name])
-                ]
-                return f"{part} {name} are {told[0]}, not {told[1]}"
+        # float32; under another default type a generated data set comes in that
+        floats, wholes = {torch.float32, torch.get_default_dtype()}, {torch.int64}
+        for name, found, size, kinds in (
+            ("examples", examples, (count, *shape.input), floats),
+            ("labels", labels, (count,), wholes),
+        ):
+            if tuple(found.shape) != size or found.dtype not in kinds:
+                wanted = torch.float32 if kinds is floats else torch.int64
+                told = f"{found.dtype} of shape {tuple(found.shape)}, not {wanted} of shape {size}"
+                return f"{part} {name} are {told}"
         if count and not 0 <= labels.min() <= labels.max() < shape.classes:
             low, high = int(labels.min()), int(labels.max())
             return f"{part} labels go from {low} to {high}, not from 0 to {shape.classes - 1}"

@@ -148,7 +148,7 @@ def test_no_bit_of_a_checkpoint_may_change(tmp_path: Any) -> None:
         load(path)
     path.unlink()
     path.mkdir()
-    with pytest.raises(DamagedState, match="directory"):
+    with pytest.raises(DamagedState, match="not a regular file"):
         load(path)
 
 
