@@ -22,7 +22,8 @@ from bnpbench.measure import rates
 
 # 2: convolutions on CUDA keep to float32 unless precision says tf32; BNP in its lean form where that costs less
 # 3: compiled steps without guards, BNP's sums of wide layers in them by the kernel
-MEASUREMENT = 6
+# 7: BNP's statistics of convolutions over many examples by pieces; calls in a backward pass wait for their gradient
+MEASUREMENT = 7
 
 
 def describe(gpu: int = 0) -> dict[str, Any]:
