@@ -16,10 +16,10 @@ from tabulate import tabulate
 from bnpbench.errors import BnpbenchError, SuiteError
 from bnpbench.execution.precheck import likely_device
 from bnpbench.execution.progress import duration
-from bnpbench.report.text import plain
 from bnpbench.results import read_results
 from bnpbench.suite import Cell, Settings, Suite, misfit, unchecked
 from bnpbench.suite.sites import Misfit
+from bnpbench.text import plain
 
 
 def listing(

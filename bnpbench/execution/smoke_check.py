@@ -14,9 +14,9 @@ from bnpbench.execution.children import ChildDied, ask, start_forkserver
 from bnpbench.execution.executor import modules_for, usable_cores
 from bnpbench.execution.messages import Probe, Smoke, Tried
 from bnpbench.execution.precheck import check_cuda_only, resolve_device
-from bnpbench.report.text import plain
 from bnpbench.results import differing, telling, told
 from bnpbench.suite import Cell, PluginFile, Settings, Suite
+from bnpbench.text import plain
 
 EAGER = {"engine": "eager", "devices": 1, "deterministic": False}
 """How every cell is tried; of several devices, one does it all with the whole batch."""

@@ -21,9 +21,9 @@ from bnpbench.execution.options import Options, Outcome
 from bnpbench.execution.progress import Progress
 from bnpbench.execution.stores import Stores
 from bnpbench.files import appending
-from bnpbench.report.statistics import outliers
 from bnpbench.results import FINISHED
 from bnpbench.results.store import writing
+from bnpbench.statistics.intervals import outliers
 from bnpbench.suite import Block, Cell
 
 BUSY_SECONDS = 0.5  # between looks at a block that another run is measuring

@@ -18,9 +18,9 @@ from bnpbench.execution.executor import usable_cores
 from bnpbench.execution.messages import Preflight, Probe, Profile, Profiled
 from bnpbench.execution.precheck import check_cuda_only, check_data, check_device, device_index, resolve_device
 from bnpbench.report.document import Chapter, Record, Section, Table
-from bnpbench.report.text import dash, fixed
 from bnpbench.results.store import folder_name
 from bnpbench.suite import Cell, Suite
+from bnpbench.text import dash, fixed
 
 SHOWN = 15  # operators in the table
 RATE = 50  # samples a second: each stops the process, with native frames for milliseconds

@@ -7,14 +7,14 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from bnpbench.report.bootstrap import change_interval
 from bnpbench.report.claims import paired_times
 from bnpbench.report.metrics import NoDataError, times
 from bnpbench.report.outcome import METRIC, Change, Judgement
-from bnpbench.report.statistics import Estimate
-from bnpbench.report.text import dash, fixed
 from bnpbench.report.view import Cell, View
 from bnpbench.results import FINISHED, told
+from bnpbench.statistics.bootstrap import change_interval
+from bnpbench.statistics.intervals import Estimate
+from bnpbench.text import dash, fixed
 
 ACCURACY_TOLERANCE = 0.02  # of seeded CPU runs: rounding differs between torch versions and grows over epochs
 FLOPS = ("flops_model", "flops_method_predicted", "flops_method_counted", "parameters")

@@ -15,7 +15,7 @@ from bnpbench.execution.children import ask
 from bnpbench.execution.messages import Preflight, Probe
 from bnpbench.execution.preflight import preflight
 from tests.command import SUITE, bnpbench, suite
-from tests.report.made_results import Made, epochs
+from tests.support.made_results import Made, epochs
 
 Errors = pytest.CaptureFixture[str]
 

@@ -9,7 +9,7 @@ import pytest
 
 from bnpbench.report import compare
 from bnpbench.results import Results, Store
-from tests.report.made_results import ENVIRONMENT, Made, epochs
+from tests.support.made_results import ENVIRONMENT, Made, epochs
 
 
 def measured(folder: Path, measurement: Any) -> Results:

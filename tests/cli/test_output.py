@@ -20,7 +20,7 @@ from bnpbench.datasets import root
 from bnpbench.errors import BnpbenchError, refused
 from bnpbench.execution.options import Options
 from tests.command import suite
-from tests.report.made_results import Made, epochs
+from tests.support.made_results import Made, epochs
 
 
 def test_a_file_is_replaced_whole_and_keeps_its_mode(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from bnpbench.execution.messages import Done, Probe
 from bnpbench.measure.clock import Reading
 from bnpbench.measure.costs import Costs
 from bnpbench.report import render
-from tests.report.made_results import ENVIRONMENT
+from tests.support.made_results import ENVIRONMENT
 
 SNAPSHOT = Path(__file__).parent / "snapshots" / "fake_clock.md"
 SUITE = """

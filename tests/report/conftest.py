@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_results import Made
+
+from tests.support.made_results import Made
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 

@@ -1,4 +1,4 @@
-"""Intervals against scipy, exact distributions and simulation."""
+"""Medians and their bootstrap intervals, against scipy, exact distributions and simulation."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bnpbench.report import bootstrap
-from bnpbench.report.advice import seeds_needed
-from bnpbench.report.bootstrap import (
+from bnpbench.statistics.bootstrap import (
     RESAMPLES,
     cells_interval,
     change_interval,
@@ -18,34 +16,7 @@ from bnpbench.report.bootstrap import (
     resampled_medians,
     unpaired_interval,
 )
-from bnpbench.report.statistics import Estimate, mean_interval, outliers, ratio_interval
-
-INFINITY = math.inf
-
-
-@pytest.mark.parametrize("n", [2, 3, 5])
-def test_the_seed_interval_covers_the_truth_in_95_percent_of_simulations(n: int) -> None:
-    samples = np.random.default_rng(n).normal(3.0, 2.0, (6000, n))
-    intervals = [mean_interval(sample.tolist()) for sample in samples]
-    covered = np.mean([i.low is not None and i.high is not None and i.low <= 3.0 <= i.high for i in intervals])
-    assert 0.93 <= covered <= 0.97
-
-
-@pytest.mark.parametrize("n", [2, 3, 5, 30])
-def test_the_seed_interval_is_students(n: int) -> None:
-    sample = np.random.default_rng(n).normal(size=n)
-    expected = stats.t.interval(0.95, n - 1, loc=sample.mean(), scale=stats.sem(sample))
-    found = mean_interval(sample.tolist())
-    assert (found.low, found.high) == pytest.approx(expected, rel=1e-12)
-    assert found.value == pytest.approx(sample.mean())
-
-
-def test_ratios_of_seeds_are_averaged_as_logarithms() -> None:
-    logs = [0.1, 0.2, 0.4]
-    expected = stats.t.interval(0.95, 2, loc=np.mean(logs), scale=stats.sem(logs))
-    found = ratio_interval([math.exp(log) for log in logs])
-    assert (found.low, found.high) == pytest.approx(np.exp(expected), rel=1e-12)
-    assert found.value == pytest.approx(math.exp(np.mean(logs)))
+from bnpbench.statistics.intervals import Estimate
 
 
 @pytest.mark.parametrize("n", [6, 7, 20])
@@ -89,35 +60,6 @@ def test_the_bootstrap_covers_the_median_of_ratios() -> None:
 def test_fewer_than_six_pairs_have_no_interval(values: list[float], reason: str) -> None:
     found = median_interval(values)
     assert (found.low, found.high, found.reason, found.n) == (None, None, reason, len(values))
-
-
-@pytest.mark.parametrize("interval", [median_interval, mean_interval, ratio_interval])
-def test_equal_values_give_width_0(interval: object) -> None:
-    found = interval([1.1, 1.1, 1.1])  # type: ignore[operator]
-    assert (found.value, found.low, found.high, found.width) == (1.1, 1.1, 1.1, 0)
-
-
-@pytest.mark.parametrize("interval", [mean_interval, ratio_interval])
-@pytest.mark.parametrize("value", [INFINITY, 0.0])
-def test_equal_infinite_and_zero_values_are_equal_values(interval: object, value: float) -> None:
-    found = interval([value, value])  # type: ignore[operator]
-    assert (found.value, found.low, found.high) == (value, value, value)
-
-
-@pytest.mark.parametrize(
-    ("interval", "values", "reason"),
-    [
-        (mean_interval, [1.0, INFINITY], "1 of 2 infinite"),
-        (ratio_interval, [2.0, INFINITY, INFINITY], "2 of 3 infinite"),
-        (ratio_interval, [0.0, 2.0], "1 of 2 infinite"),
-        (ratio_interval, [-1.0, 2.0], "a ratio below 0 has no logarithm"),
-        (mean_interval, [4.0], "n = 1"),
-        (ratio_interval, [4.0], "n = 1"),
-    ],
-)
-def test_no_interval_is_invented(interval: object, values: list[float], reason: str) -> None:
-    found = interval(values)  # type: ignore[operator]
-    assert (found.low, found.high, found.reason) == (None, None, reason)
 
 
 def test_the_same_data_give_the_same_interval() -> None:
@@ -179,37 +121,10 @@ def test_an_outlier_in_each_cell_moves_no_bound_of_a_median() -> None:
     assert (found.value, found.low, found.high) == (1.0, 1.0, 1.0)
 
 
-def test_outliers_are_flagged_by_the_median_absolute_deviation() -> None:
-    assert outliers([1.0, 1.01, 0.99, 1.02, 0.98, 2.0]) == [False] * 5 + [True]
-    assert outliers([1.0] * 9 + [1.5]) == [False] * 9 + [True]  # more than half are equal
-    assert outliers([1.0] * 6) == [False] * 6
-    assert outliers([1.0, 5.0]) == [False, False]
-
-
 def test_thousands_of_epochs_cost_no_more_than_a_few() -> None:
-    bootstrap._middle_ranks.cache_clear()
     found = median_interval(np.random.default_rng(0).normal(1, 0.1, 200_000).tolist())
     assert found.low is not None
     assert found.low < 1 < (found.high or 0)
-
-
-@pytest.mark.parametrize(("n", "distance"), [(2, 0.09), (3, 0.02), (5, 0.01)])
-def test_seeds_needed_make_the_interval_narrow_enough(n: int, distance: float) -> None:
-    deviation = 0.05
-
-    def half(count: int) -> float:
-        """Of count values with that standard deviation."""
-        values = np.resize([-1.0, 1.0], count - count % 2)
-        values = np.append(values, [0.0] * (count % 2))
-        width = mean_interval((values * deviation / np.std(values, ddof=1)).tolist()).width
-        assert width is not None
-        return width
-
-    needed = seeds_needed(n, half(n), distance, 1000)
-    assert needed is not None
-    assert needed > n
-    assert half(needed) < distance <= half(needed - 1) or needed == n + 1
-    assert seeds_needed(n, half(n), 1e-6, 1000) is None
 
 
 def test_no_interval_of_times_ends_below_zero() -> None:

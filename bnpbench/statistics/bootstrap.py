@@ -14,7 +14,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from bnpbench.report.statistics import LEAST_PAIRS, QUIET, TAILS, Array, Estimate, exponential, middle
+from bnpbench.statistics.intervals import LEAST_PAIRS, QUIET, TAILS, Array, Estimate, exponential, middle
 
 RESAMPLES = 10_001  # its 2.5 % and 97.5 % points are values, not means of two
 _CELL_RESAMPLES = 2001
