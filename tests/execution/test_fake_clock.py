@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +21,6 @@ from bnpbench.measure.costs import Costs
 from bnpbench.report import render
 from tests.support.made_results import ENVIRONMENT
 
-SNAPSHOT = Path(__file__).parent / "snapshots" / "fake_clock.md"
 SUITE = """
 name = "fake"
 [train]
@@ -158,7 +157,7 @@ def faked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("faked")
-def test_every_number_of_every_table_is_exact(tmp_path: Path) -> None:
+def test_every_number_of_every_table_is_exact(tmp_path: Path, snapshot: Callable[[str, str], None]) -> None:
     (tmp_path / "fake.toml").write_text(SUITE)
     results = run_suite(load_suite(tmp_path / "fake.toml"), tmp_path / "out", device="cpu")
     epochs = results.epochs.merge(results.cells[["key", "label", "batch_size"]], on="key")
@@ -169,7 +168,4 @@ def test_every_number_of_every_table_is_exact(tmp_path: Path) -> None:
         assert rows.train_loss.tolist() == pytest.approx([1 / epoch] * 2)
         assert rows.outlier.tolist() == [epoch == 3] * 2
     text = re.sub(r"(?m)^(- )?(bnpbench|commit|days|software): .*\n", "", render(results))
-    if os.environ.get("BNPBENCH_UPDATE_SNAPSHOTS"):
-        SNAPSHOT.parent.mkdir(exist_ok=True)
-        SNAPSHOT.write_text(text, encoding="utf-8")
-    assert text == SNAPSHOT.read_text(encoding="utf-8")
+    snapshot("fake_clock.md", text)
