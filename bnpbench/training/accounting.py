@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bnpbench import methods
 from bnpbench.bnp import BNP
-from bnpbench.bnp.algorithms import widened
+from bnpbench.bnp.algorithms import at_least_float32
 from bnpbench.bnp.costs import bn_flops, predicted, tracked_shapes
 from bnpbench.measure.costs import Columns, Costs
 from bnpbench.measure.flops import PRODUCTS, FlopCount, count_plain_bn, count_plain_bnp
@@ -192,7 +192,7 @@ def _traced(
                 torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor),
                 autocast(settings, images.device),
             ):
-                loss = F.cross_entropy(widened(model(images)), labels)
+                loss = F.cross_entropy(at_least_float32(model(images)), labels)
             loss.backward()
     return sum(kept.values()), operators.calls
 

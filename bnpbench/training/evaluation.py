@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from bnpbench.bnp.algorithms import widened
+from bnpbench.bnp.algorithms import at_least_float32
 from bnpbench.training.examples import Pairs
 
 
@@ -25,7 +25,7 @@ def evaluate(model: nn.Module, batches: Pairs, device: torch.device) -> tuple[fl
     count = 0
     for images, labels in batches:
         output = model(images)
-        loss += F.cross_entropy(widened(output), labels, reduction="sum")
+        loss += F.cross_entropy(at_least_float32(output), labels, reduction="sum")
         correct += (output.argmax(1) == labels).sum()
         count += len(labels)
     model.train()

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bnpbench.bnp.algorithms import widened
+from bnpbench.bnp.algorithms import at_least_float32
 from bnpbench.training.augmentation import crop_flip, draw_crop_flips
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Step:
             parameter.grad = None
         with self.autocast:
             output = self.model(images)
-            return output, self.loss(widened(output), labels)
+            return output, self.loss(at_least_float32(output), labels)
 
     def backward(self, loss: Tensor) -> None:
         """The gradients of the loss, and of the method's penalty."""

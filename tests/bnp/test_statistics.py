@@ -11,12 +11,12 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from oracle import Watched
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from bnpbench.bnp import BNP
 from bnpbench.errors import StatisticsError
+from tests.support.oracle import Watched
 
 RANKS = 2
 

@@ -8,11 +8,11 @@ import hypothesis.strategies as st
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
-from oracle import Watched
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from bnpbench.bnp import BNP
+from tests.support.oracle import Watched
 
 CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 examples = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

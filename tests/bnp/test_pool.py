@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from oracle import Watched
 from torch import Tensor, nn
 
 from bnpbench.bnp import BNP
 from bnpbench.errors import StatisticsError
+from tests.support.oracle import Watched
 
 
 class Run:
@@ -357,3 +357,21 @@ def test_counting_at_the_forward_pass_takes_a_forward_without_backward_in() -> N
     run.watched.forget()
     run.backward()
     run.check()
+
+
+@pytest.mark.regression
+def test_the_gradient_that_a_frozen_bias_has_kept_is_left_alone() -> None:
+    torch.manual_seed(0)
+    layer = nn.Linear(4, 3).double()
+    twin = nn.Linear(4, 3, bias=False).double()
+    with torch.no_grad():
+        twin.weight.copy_(layer.weight)
+    layer.bias.requires_grad_(False)
+    layer.bias.grad = torch.ones(3, dtype=torch.float64)
+    inputs = 1 + torch.randn(5, 4, dtype=torch.float64)
+    for one in (layer, twin):
+        bnp = BNP(one)
+        one(inputs).sum().backward()
+        bnp.precondition()
+    torch.testing.assert_close(layer.weight.grad, twin.weight.grad, rtol=1e-12, atol=1e-14)
+    assert layer.bias.grad.tolist() == [1.0, 1.0, 1.0]

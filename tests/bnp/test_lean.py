@@ -7,15 +7,16 @@ import pickle
 
 import pytest
 import torch
-from oracle import Watched
 from torch import Tensor, nn
 
 from bnpbench import methods
 from bnpbench.bnp import BNP
 from bnpbench.bnp.costs import bnp_flops, lean_bnp_flops
 from bnpbench.bnp.lean import Linear
+from bnpbench.errors import StatisticsError
 from bnpbench.suite import Settings
 from bnpbench.training.accounting import costs
+from tests.support.oracle import Watched
 
 
 def network(dtype: torch.dtype = torch.float64) -> nn.Sequential:
@@ -146,6 +147,73 @@ def test_a_layer_without_bias_stays_plain() -> None:
 def test_it_needs_its_statistics_in_the_backward_pass() -> None:
     with pytest.raises(ValueError, match="count="):
         BNP(network(), lean=lambda name, module: True)
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("zeroed_in_place", [False, True])
+def test_a_backward_pass_that_was_dropped_is_no_micro_batch(zeroed_in_place: bool) -> None:
+    """Its rows are in the running values from its first gradient on, so that the next pass is refused."""
+    model = network()
+    bnp = lean(model)
+    model(rows(5, 1)).square().sum().backward()
+    model.zero_grad(set_to_none=not zeroed_in_place)
+    with pytest.raises(StatisticsError, match="called again before precondition"):
+        model(rows(5, 2))
+    assert bnp.lean == ("0", "4")
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("owned", [("0", "2"), ("2", "4"), ("4", "0")])
+def test_two_optimizers_fold_the_rows_in_once(owned: tuple[str, str]) -> None:
+    """The second one's layers were folded into the running values again, after the backward pass had done so."""
+    model, twin = network(), network()
+    bnp, plain = lean(model), BNP(twin)
+    optimizers = []
+    for one, preconditioner in ((model, bnp), (twin, plain)):
+        first = [p for name, p in one.named_parameters() if name.split(".")[0] in owned]
+        others = [p for name, p in one.named_parameters() if name.split(".")[0] not in owned]
+        optimizers.append([torch.optim.SGD(parameters, lr=0.1) for parameters in (first, others)])
+        for optimizer in optimizers[-1]:
+            preconditioner.attach(optimizer)
+    for seed in range(3):
+        for one, steps in zip((model, twin), optimizers, strict=True):
+            one.zero_grad()
+            one(rows(9, seed)).square().mean().backward()
+            for optimizer in steps:
+                optimizer.step()
+        compare(model, twin, bnp, plain, 1e-11)
+
+
+@pytest.mark.regression
+def test_freezing_a_bias_changes_it_as_it_does_the_plain_form() -> None:
+    """A layer with a frozen bias is preconditioned as one without; the lean form went on with the formula for one."""
+    model, twin = network(), network()
+    bnp, plain = lean(model), BNP(twin)
+    for step in range(3):
+        for one, preconditioner in ((model, bnp), (twin, plain)):
+            one.zero_grad()
+            one[0].bias.requires_grad_(step != 1)
+            one(rows(9, step)).square().mean().backward()
+            preconditioner.precondition()
+        for ours, theirs in zip(model.parameters(), twin.parameters(), strict=True):
+            torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-11, atol=1e-14)
+        assert (model[0].bias.grad is None) == (step == 1)
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_model_that_was_cast_takes_the_rows_of_its_first_step_once(steps: int) -> None:
+    """They were folded in in the backward pass, and again when the running values had followed the model."""
+    model, twin = network(torch.float32), network(torch.float32)
+    bnp = lean(model)
+    plain = BNP(twin.double())
+    model.double()
+    for step in range(steps):
+        for one, preconditioner in ((model, bnp), (twin, plain)):
+            one.zero_grad()
+            one(rows(6, step)).square().mean().backward()
+            preconditioner.precondition()
+    compare(model, twin, bnp, plain, 1e-11)
 
 
 @pytest.mark.parametrize("engine", ["eager", "compiled"])

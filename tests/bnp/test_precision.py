@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from oracle import Watched, assert_close
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bnpbench.bnp import BNP
+from tests.support.oracle import Watched, assert_close
 
 MEAN, SD = 1000.0, 0.1
 

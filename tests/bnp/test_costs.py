@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from bnpbench.bnp import BNP
 from bnpbench.bnp import costs as c
+from bnpbench.errors import StatisticsError
 
 WIDTHS = [3072, 100, 100, 10]
 
@@ -81,7 +82,9 @@ def test_shapes_add_up_over_calls_and_leave_the_model_alone() -> None:
         ("0.shared", 30, 30, 1, False), ("3", 5, 5, 1, True),
     ]  # fmt: skip
     assert all(value.equal(before[key]) and value.device.type == "cpu" for key, value in model.state_dict().items())
-    assert not any(layer.has_rows for layer in bnp._layers)
+    model[3].weight.grad = torch.ones(2, 12)
+    with pytest.raises(StatisticsError, match="saw no rows"):
+        bnp.precondition()
 
 
 def test_shapes_of_a_model_that_is_on_meta() -> None:
