@@ -51,6 +51,13 @@ def span(numbers: Iterable[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}{DASH}{b}" for a, b in runs)
 
 
+def some(names: Iterable[str], most: int = 5) -> str:
+    """The first of many names, and how many more there are."""
+    every = [plain(name)[:60] for name in names]
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + more
+
+
 def plain(text: str) -> str:
     """Text without control characters: a terminal shows it and obeys none of it."""
     return text if text.isprintable() else "".join(map(_visible, text))

@@ -1,8 +1,4 @@
-"""What else can change a number: the machine, its driver and the libraries.
-
-``MEASUREMENT`` is raised by any commit that can move a measured number; results of different
-values never share a table.
-"""
+"""What else can change a number: the machine, its driver and the libraries."""
 
 from __future__ import annotations
 
@@ -19,11 +15,7 @@ import psutil
 import torch
 
 from bnpbench.measure import rates
-
-# 2: convolutions on CUDA keep to float32 unless precision says tf32; BNP in its lean form where that costs less
-# 3: compiled steps without guards, BNP's sums of wide layers in them by the kernel
-# 7: BNP's statistics of convolutions over many examples by pieces; calls in a backward pass wait for their gradient
-MEASUREMENT = 7
+from bnpbench.measure.measurement import MEASUREMENT
 
 
 def describe(gpu: int = 0) -> dict[str, Any]:

@@ -31,6 +31,7 @@ class Results:
         environments: environment id to what ``environment.json`` holds.
         suites: suite name to what ``suite.json`` holds.
         damaged: path and reason of everything that was left out.
+        unknown: columns that were left out of what was read, as ``cells.colour``: this version has none of their name.
     """
 
     cells: pd.DataFrame
@@ -39,15 +40,16 @@ class Results:
     environments: dict[str, dict[str, Any]] = field(default_factory=dict)
     suites: dict[str, dict[str, Any]] = field(default_factory=dict)
     damaged: list[tuple[Path, str]] = field(default_factory=list)
+    unknown: tuple[str, ...] = ()
 
     def of_suites(self, names: Collection[str]) -> Results:
-        """The results of these suites alone; what is damaged stays named."""
+        """The results of these suites alone; what is damaged or unknown stays named."""
         cells, epochs, steps = (
             frame[frame["suite"].isin(list(names))].reset_index(drop=True)
             for frame in (self.cells, self.epochs, self.steps)
         )
         suites = {name: document for name, document in self.suites.items() if name in names}
-        return Results(cells, epochs, steps, self.environments, suites, self.damaged)
+        return Results(cells, epochs, steps, self.environments, suites, self.damaged, self.unknown)
 
 
 def read_results(*directories: str | Path) -> Results:
@@ -124,6 +126,7 @@ class _Reading:
         self.environments: dict[str, dict[str, Any]] = {}
         self.suites: dict[str, dict[str, Any]] = {}
         self.damaged: list[tuple[Path, str]] = []
+        self.unknown: set[str] = set()
         self.folders = 0
 
     def read_suite(self, folder: Path) -> None:
@@ -149,7 +152,7 @@ class _Reading:
             self.damaged.append((folder / "environment.json", str(reason)))
             self.environments.setdefault(identity, {"id": identity})
         self.folders += 1
-        for kind, table in read_environment(folder, self.damaged).items():
+        for kind, table in read_environment(folder, self.damaged, self.unknown).items():
             if len(table):
                 self.tables[kind].append(_placed(table, suite, identity, self.folders))
 
@@ -166,6 +169,7 @@ class _Reading:
             self.environments,
             self.suites,
             sorted(self.damaged, key=lambda entry: str(entry[0])),
+            tuple(sorted(self.unknown)),
         )
 
     def _once(self, cells: pa.Table) -> pa.Table:
