@@ -188,3 +188,22 @@ def test_nothing_is_merged_that_would_be_lost(tmp_path: Path) -> None:
         compact(tmp_path)
     assert not (folder / "cells.parquet").exists()
     assert len(read_results(tmp_path).epochs) == 2
+
+
+ELSEWHERE = {
+    "cells.kernels_per_step": "CUDA",
+    "cells.throttled": "CUDA",
+    "cells.energy_joules": "a machine that counts its energy",
+    "epochs.energy_joules": "a machine that counts its energy",
+    "epochs.validation_accuracy": "validation data",
+    "cells.worker": "a cluster",
+}
+"""Columns that the kept runs of four suites on a CPU have no value of, and what fills them."""
+
+
+def test_every_column_is_filled_by_something() -> None:
+    results = read_results(*(Path(__file__).parents[1] / "unchanged" / "measured" / name for name in
+                             ("quick", "timing", "hessian", "regression")))  # fmt: skip
+    tables = {kind: getattr(results, kind) for kind in TABLES}
+    empty = {f"{kind}.{name}" for kind, table in tables.items() for name in table if table[name].isna().all()}
+    assert empty == set(ELSEWHERE)
