@@ -15,13 +15,12 @@ from typing import Any
 import torch
 
 from bnpbench import datasets
-from bnpbench.execution.columns import identity
 from bnpbench.execution.messages import FAILED, Epoch, Finished, Note, RunBlock
 from bnpbench.execution.process import configure, failure, random_state, set_random_state
 from bnpbench.measure import machine
 from bnpbench.measure.conditioning import Probe
-from bnpbench.measure.costs import Costs
 from bnpbench.measure.machine import DeviceMemory
+from bnpbench.measure.step_costs import Costs, identity
 from bnpbench.suite import Cell
 from bnpbench.training import state
 from bnpbench.training.engines import Preparation

@@ -10,11 +10,12 @@ import signal
 import sys
 import threading
 import traceback
-from multiprocessing import connection, parent_process
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
 from bnpbench.errors import BnpbenchError, ResultsError, refused
+from bnpbench.execution.interruption import watch_parent
 from bnpbench.execution.messages import Done, Preflight, Probe, Profile, Refused, RunBlock, Smoke
 from bnpbench.files import appending
 from bnpbench.streams import unfailing
@@ -121,11 +122,3 @@ def shorten(log: Path) -> None:
             os.write(file, b"\n[... %d bytes are left out here ...]\n" % (size - 2 * kept) + tail)
         finally:
             os.close(file)
-
-
-def watch_parent() -> None:
-    """End with the parent, however it ended: nobody would read the rows."""
-    parent = parent_process()
-    if parent is not None:
-        connection.wait([parent.sentinel])
-        os._exit(1)

@@ -13,7 +13,7 @@ from bnpbench.execution.children import Child, ask, start_forkserver
 from bnpbench.execution.messages import Preflight, Probe, RunBlock
 from bnpbench.execution.options import Options
 from bnpbench.execution.precheck import device_index, resolve_device
-from bnpbench.measure.costs import Costs
+from bnpbench.measure.step_costs import Costs
 from bnpbench.suite import Block, PluginFile
 
 

@@ -24,7 +24,7 @@ class Probe:
 class Preflight:
     """Check the cells of a suite before anything runs: data, networks, methods.
 
-    Answered by a dict from the cell's key to its ``measure.costs.Costs``.
+    Answered by a dict from the cell's key to its ``measure.step_costs.Costs``.
 
     Attributes:
         cells: to look at.

@@ -7,21 +7,21 @@ import os
 import time
 from collections import Counter, deque
 from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from bnpbench.errors import BnpbenchError, WorkersLost
 from bnpbench.execution import interruption
 from bnpbench.execution.child import shorten
-from bnpbench.execution.columns import identity
-from bnpbench.execution.executor import Executor
-from bnpbench.execution.job import Job, Row
+from bnpbench.execution.executor import Executor, Run, Worker
 from bnpbench.execution.messages import Done, Epoch, Finished, Note, Refused, RunBlock
 from bnpbench.execution.options import Options, Outcome
 from bnpbench.execution.progress import Progress
 from bnpbench.execution.stores import Stores
 from bnpbench.files import appending
-from bnpbench.results import FINISHED
+from bnpbench.measure.step_costs import identity
+from bnpbench.results import FINISHED, Store
 from bnpbench.results.store import writing
 from bnpbench.statistics.intervals import outliers
 from bnpbench.suite import Block, Cell
@@ -29,7 +29,46 @@ from bnpbench.suite import Block, Cell
 BUSY_SECONDS = 0.5  # between looks at a block that another run is measuring
 LOOK_SECONDS = 2.0  # between looks at what tells nothing of itself: a log that grows, a signal that was lost
 LONELY_SECONDS = 60.0  # that a cluster without a worker may take to get one
+PARTIAL_SECONDS = 1.0  # of epochs that need not be on the disk yet
+PARTIAL_SHARE = 0.05  # of the time that writing them again and again may take
 LOSSES = 3  # of its worker, and a block is given up: it may be what takes the machine down
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Job:
+    """A block being measured.
+
+    Attributes:
+        pieces: groups of members still to run, each in a process of its own: the whole block at first, then, if
+            that process died, its members one by one.
+        store: of the worker's environment.
+        release: gives the block's lock back.
+        unwritten_until: the epochs so far are not written again before.
+    """
+
+    block: Block
+    worker: Worker
+    store: Store
+    release: contextlib.ExitStack
+    pieces: deque[tuple[Cell, ...]]
+    run: Run | None = None
+    piece: tuple[Cell, ...] = ()
+    deadline: float | None = None
+    unwritten_until: float = 0.0
+    epochs: dict[str, list[Row]] = field(default_factory=dict)
+    steps: dict[str, list[Row]] = field(default_factory=dict)
+    records: dict[str, Row] = field(default_factory=dict)
+    answered: bool = False
+
+    def keep(self, key: str) -> None:
+        """Write the epochs so far of a long cell, all of them each time: seldom enough to stay cheap."""
+        begin = time.monotonic()
+        if begin >= self.unwritten_until:
+            self.store.write_partial(key, self.epochs[key])
+            took = time.monotonic() - begin
+            self.unwritten_until = begin + max(PARTIAL_SECONDS, took / PARTIAL_SHARE)
 
 
 class Sweep:

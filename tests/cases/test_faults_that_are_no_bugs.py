@@ -10,8 +10,8 @@ import pytest
 
 from bnpbench import cli, load_suite
 from bnpbench.errors import ResultsError
-from bnpbench.execution.building import build
 from bnpbench.execution.children import ask
+from bnpbench.execution.listing import build
 from bnpbench.execution.messages import Preflight, Probe
 from bnpbench.execution.preflight import preflight
 from tests.command import SUITE, bnpbench, suite

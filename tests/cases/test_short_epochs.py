@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bnpbench import load_suite, run_suite
-from bnpbench.execution.job import PARTIAL_SECONDS
+from bnpbench.execution.sweep import PARTIAL_SECONDS
 from bnpbench.results import Store
 from tests.command import SUITE, suite
 

@@ -9,7 +9,7 @@ import pytest
 
 from bnpbench.execution import block
 from bnpbench.execution.messages import Finished, RunBlock
-from bnpbench.measure.costs import Columns, Costs
+from bnpbench.measure.step_costs import Columns, Costs
 from bnpbench.suite.cells import Block
 from bnpbench.suite.document import Measure
 from tests.training.test_trainer import cell

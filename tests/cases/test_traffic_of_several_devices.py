@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bnpbench.measure.costs import Columns
+from bnpbench.measure.step_costs import Columns
 from tests.training.test_accounting_devices import of
 
 

@@ -17,7 +17,7 @@ from bnpbench import load_suite, run_suite
 from bnpbench.execution import child
 from bnpbench.execution.messages import Done, Probe
 from bnpbench.measure.clock import Reading
-from bnpbench.measure.costs import Costs
+from bnpbench.measure.step_costs import Costs
 from bnpbench.report import render
 from tests.support.made_results import ENVIRONMENT
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bnpbench.measure.costs import Costs
+from bnpbench.measure.step_costs import Costs
 from bnpbench.suite import Settings
 from bnpbench.training.accounting import costs
 
