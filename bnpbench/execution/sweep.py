@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -62,12 +62,12 @@ class Job:
     records: dict[str, Row] = field(default_factory=dict)
     answered: bool = False
 
-    def keep(self, key: str) -> None:
+    def keep(self, key: str, now: Callable[[], float]) -> None:
         """Write the epochs so far of a long cell, all of them each time: seldom enough to stay cheap."""
-        begin = time.monotonic()
+        begin = now()
         if begin >= self.unwritten_until:
             self.store.write_partial(key, self.epochs[key])
-            took = time.monotonic() - begin
+            took = now() - begin
             self.unwritten_until = begin + max(PARTIAL_SECONDS, took / PARTIAL_SHARE)
 
 
@@ -81,6 +81,7 @@ class Sweep:
         costs: what preflight found, by the cell's key.
         provenance: columns that are the same for every cell of the run.
         progress: is told what happens.
+        now: the time in seconds.
     """
 
     def __init__(
@@ -91,9 +92,11 @@ class Sweep:
         costs: dict[str, Any],
         provenance: Row,
         progress: Progress,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.stores, self.executor, self.options = stores, executor, options
         self.costs, self.provenance, self.progress = costs, provenance, progress
+        self.now = now
         self.queue: deque[Block] = deque()
         self.running: list[Job] = []
         self.losses: Counter[str] = Counter()
@@ -166,13 +169,13 @@ class Sweep:
         job.run = self.executor.start(job.worker, request, log)
         job.deadline = None
         if self.options.timeout is not None:
-            job.deadline = time.monotonic() + self.options.timeout * len(job.piece)
+            job.deadline = self.now() + self.options.timeout * len(job.piece)
 
     def _listen(self) -> None:
         """Wait for a message, a death, a deadline, another run's lock or a new worker, and deal with it."""
         if not self.running:
             self._check_workers()
-        deadlines = [job.deadline - time.monotonic() for job in self.running if job.deadline is not None]
+        deadlines = [job.deadline - self.now() for job in self.running if job.deadline is not None]
         patience = min([max(d, 0) for d in deadlines] + [BUSY_SECONDS if self.queue else LOOK_SECONDS])
         if self.running or self.queue:
             self.executor.wait([job.run for job in self.running], patience)
@@ -187,8 +190,8 @@ class Sweep:
         if not self.queue or any(worker.takes(block) for block in self.queue for worker in workers):
             self.lonely_since = None
             return
-        self.lonely_since = self.lonely_since or time.monotonic()
-        if time.monotonic() - self.lonely_since > LONELY_SECONDS:
+        self.lonely_since = self.lonely_since or self.now()
+        if self.now() - self.lonely_since > LONELY_SECONDS:
             count = sum(len(block.cells) for block in self.queue)
             raise WorkersLost(
                 f"no worker is left for {count} cells; what was finished is kept, and the same command goes on from "
@@ -207,7 +210,7 @@ class Sweep:
         elif not alive:
             job.run.join()
             self._died(job, "crashed", f"the process was {job.run.death()}")
-        elif job.deadline is not None and time.monotonic() > job.deadline:
+        elif job.deadline is not None and self.now() > job.deadline:
             job.run.kill()
             limit = f"{self.options.timeout:g} s a cell"
             self._died(job, "timeout", f"not done after {limit}; raise --timeout or shorten the cell")
@@ -218,7 +221,7 @@ class Sweep:
                 rows = job.epochs.setdefault(key, [])
                 rows[row["epoch"] - 1 :] = [row]  # told again where a rank died and all went back to a checkpoint
                 if len(job.block.cells) == 1 and row["epoch"] != job.block.cells[0].settings.epochs:  # else all follow
-                    job.keep(key)
+                    job.keep(key, self.now)
                 self.progress.epoch(job.block, key, row)
             case Finished(key, row, steps):
                 job.records[key], job.steps[key] = {**row, **self.provenance, "worker": job.worker.name}, steps

@@ -24,8 +24,7 @@ from bnpbench.suite import Settings, Vanilla
 from bnpbench.suite.vocabulary import BatchNorm, Bnp
 from bnpbench.training.optimizers import build_optimizer
 from bnpbench.training.parallel import Group
-from bnpbench.training.precision import autocast
-from bnpbench.training.step import Step
+from bnpbench.training.step import Step, autocast
 
 META = torch.device("meta")
 _VANILLA = Vanilla(kind="vanilla")

@@ -37,9 +37,9 @@ def graphed(**changes: Any) -> Trainer:
     """A trainer whose step is recorded and replayed, as a CUDA graph is."""
     ours = trainer(**changes)
     sample = next(iter(ours.examples.training(torch.arange(10), 10, 0)))
-    before = ours.state.take()
+    before = ours.state.snapshot()
     ours.engine = engines.captured(engines.eager(ours.step, sample), sample, recorded)
-    ours.state.put_back(before)
+    ours.state.restore(before)
     return ours
 
 
@@ -108,7 +108,7 @@ def disagreement(network: str, method: Any, optimizer: dict[str, Any], dtype: to
         assert torch.equal(weights(compiled), start)  # tracing and compiling left no trace
         worst = 0.0
         for batch in eager.examples.training(torch.randperm(100), 10, 0):
-            compiled.state.put_back(eager.state.take())
+            compiled.state.restore(eager.state.snapshot())
             worst = max(worst, away(compiled, eager, batch))
         return worst
 

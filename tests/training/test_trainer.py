@@ -109,14 +109,14 @@ def test_warm_up_leaves_no_trace(method: str, optimizer: dict[str, Any]) -> None
 def test_a_checkpoint_continues_bit_for_bit(method: str, optimizer: dict[str, Any], tmp_path: Any) -> None:
     undisturbed = trainer(method=method, optimizer=optimizer)
     undisturbed.epoch()
-    save({"state": undisturbed.state.take()}, tmp_path / "x.pt", tmp_path / ".x.tmp")
+    save({"state": undisturbed.state.snapshot()}, tmp_path / "x.pt", tmp_path / ".x.tmp")
     undisturbed.epoch()
 
     resumed = trainer(method=method, optimizer=optimizer)
     resumed.warm_up(1)
     taken = load(tmp_path / "x.pt")
     assert taken is not None
-    resumed.state.put_back(taken["state"])
+    resumed.state.restore(taken["state"])
     resumed.epochs_done = 1
     resumed.epoch()
     assert torch.equal(weights(resumed), weights(undisturbed))
