@@ -208,7 +208,7 @@ class BlockRun:
             rows, wall_seconds = checked_rows(saved["rows"], member.cell.key), float(saved["wall_seconds"])
             probed = [dict(row) for row in saved["probed"]]
             set_random_state(saved["random"])
-            member.trainer.state.go_on_from(saved["state"])
+            member.trainer.state.resume_from(saved["state"])
         except Exception as error:  # whatever stands in a file that somebody else made
             reason = str(error) if isinstance(error, state.DamagedState) else f"{type(error).__name__}: {error}"
             told = f"its checkpoint {path.name} cannot be used ({' '.join(reason.split())[:200]}): started afresh"

@@ -65,7 +65,7 @@ class TrainingState:
         for name, generator in self.generators.items():
             generator.set_state(taken["generators"][name])
 
-    def go_on_from(self, taken: Any) -> None:
+    def resume_from(self, taken: Any) -> None:
         """``restore`` for what comes from a file.
 
         Raises:

@@ -172,7 +172,7 @@ class Trainer:
                 found[:2] = self.evaluate(self.examples.test())
                 if held_out is not None:
                     found[2] = self.evaluate(held_out)[1]
-        loss, accuracy, held_out_accuracy = self.group.told_by_first(*found)
+        loss, accuracy, held_out_accuracy = self.group.broadcast(*found)
         row = {"test_loss": loss, "test_accuracy": accuracy}
         return row if held_out is None else {**row, "validation_accuracy": held_out_accuracy}
 
@@ -211,14 +211,14 @@ class Trainer:
             seed = seed_for(self.settings.seed, f"crops of epoch {epoch}")
             batches = self.examples.training(order, batch, seed, part)
             if probe is not None:
-                batches = self._looked_at(batches, probe, epoch, clock)
+                batches = self._probed(batches, probe, epoch, clock)
             engines.run(self.engine.call, batches, self.lr, changes, clock)
             reading = clock.stop()
         finally:
             gc.enable()
         return reading, order.view(-1, batch)[:, part].flatten(), rates[-1]
 
-    def _looked_at(
+    def _probed(
         self, batches: Iterable[tuple[Tensor, ...]], probe: Probe, epoch: int, clock: Clock
     ) -> Iterator[tuple[Tensor, ...]]:
         """The batches, each shown to the probe before its step."""
