@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from tests.training.test_engines import ADAM, METHODS, NETWORKS, SGD, away, default, disagreement, of_type
+from tests.support.engines import ADAM, METHODS, NETWORKS, SGD, away, default, disagreement, of_type
 
 GROUPED = ["vanilla", "bn", "renorm", "ln", "gn", "4things", "bnp", "bnp+gn"]
 DTYPES = (torch.float64, torch.float32)

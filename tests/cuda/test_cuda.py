@@ -18,7 +18,7 @@ from bnpbench.training import engines, precision
 from bnpbench.training.examples import Resident
 from bnpbench.training.trainer import Trainer
 from tests.command import SUITE, bnpbench, suite
-from tests.training.test_trainer import cell
+from tests.support.training import cell
 
 pytestmark = [
     pytest.mark.cuda,

@@ -18,7 +18,7 @@ from bnpbench.suite.cells import Block
 from bnpbench.suite.document import Measure
 from bnpbench.training import state
 from tests.command import SUITE, suite
-from tests.training.test_trainer import cell
+from tests.support.training import cell
 
 Content = dict[str, Any]
 ALONE = SUITE.replace('method = ["vanilla", "bnp"]\nseed = [1, 2]\n', 'method = ["vanilla"]\n')

@@ -8,7 +8,7 @@ import pytest
 
 from bnpbench.suite import Settings
 from bnpbench.training.accounting import costs
-from tests.training.test_trainer import cell
+from tests.support.training import cell
 
 N, WIDTHS, CLASSES = 10, (12, 9, 7), 5
 PARAMETERS = 12 * 9 + 9 + 9 * 7 + 7 + 7 * 5 + 5

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from bnpbench.training.augmentation import crop_flip, draw_crop_flips
 from bnpbench.training.step import in_order, set_precision
 from bnpbench.training.trainer import Trainer
-from tests.training.test_trainer import cell, trainer, weights
+from tests.support.training import cell, trainer, weights
 
 IMAGES = {"kind": "synthetic", "shape": (3, 18, 18), "train": 24, "test": 8, "classes": 3}
 NETWORKS = [{"kind": "cnn", "channels": (4, 8, 4), "dense": 8}, {"kind": "resnet", "depth": 8}]
