@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bnpbench.bnp import BNP
-    from bnpbench.execution.runner import run_suite
+    from bnpbench.execution.run import run_suite
     from bnpbench.measure.flops import FlopCount
     from bnpbench.report import compare
     from bnpbench.results import Results, read_results
@@ -28,7 +28,7 @@ _HOMES = {
     "compare": "bnpbench.report",
     "load_suite": "bnpbench.suite",
     "read_results": "bnpbench.results",
-    "run_suite": "bnpbench.execution.runner",
+    "run_suite": "bnpbench.execution.run",
     "verify": "bnpbench.theory",
 }
 

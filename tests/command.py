@@ -21,6 +21,17 @@ threads = 1
 method = ["vanilla", "bnp"]
 seed = [1, 2]
 """
+LONG = """
+name = "long"
+[train]
+dataset = { kind = "synthetic", shape = [12], train = 3000, test = 50, classes = 4 }
+network = { kind = "fc", hidden = [9, 8] }
+optimizer = { kind = "sgd", lr = 0.01, momentum = 0.9 }
+method = "bnp"
+batch_size = 1
+epochs = 4
+threads = 1
+"""
 
 
 def numbers(start: int, before: str = "", after: str = "") -> str:

@@ -49,7 +49,7 @@ def run(
 
     What is finished is kept and not run again."""
     from bnpbench.execution.options import Options
-    from bnpbench.execution.runner import check, execute
+    from bnpbench.execution.run import check, execute
     from bnpbench.report import claims_exit_code, render, verdicts
     from bnpbench.results import read_results
     from bnpbench.suite import load_suite

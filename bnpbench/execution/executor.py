@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from bnpbench.execution.children import Child, ask, start_forkserver
-from bnpbench.execution.messages import Preflight, Probe, RunBlock
+from bnpbench.execution.messages import Describe, Preflight, RunBlock
 from bnpbench.execution.options import Options
 from bnpbench.execution.precheck import device_index, resolve_device
-from bnpbench.measure.costs import Costs
+from bnpbench.measure.step_costs import Costs
 from bnpbench.suite import Block, PluginFile
 
 
@@ -110,7 +110,7 @@ class Local:
         self.plugins = plugins
         start_forkserver(modules_for(kinds))
         gpu = device_index(options.device) or 0
-        environment = ask(Probe(gpu))
+        environment = ask(Describe(gpu))
         self.environments = [environment]
         self.device = resolve_device(options.device, environment["hardware"]["gpus"])
         self.threads = max(len(usable_cores(environment)) // options.jobs, 1)
@@ -121,8 +121,7 @@ class Local:
         return self._workers
 
     def preflight(self, request: Preflight) -> dict[str, Costs]:
-        costs: dict[str, Costs] = ask(request, self.plugins)
-        return costs
+        return ask(request, self.plugins)
 
     def start(self, worker: Worker, request: RunBlock, log: Path) -> Child:
         return Child(request, self.plugins, log)

@@ -37,14 +37,14 @@ def check_device(asked: str, where: str, remedy: str = "use --device cpu") -> No
         remedy: what else can be done than to look for a GPU.
     """
     index = device_index(asked)
-    count = None if asked == "auto" or index is None else _driver_count()
+    count = None if asked == "auto" or index is None else driver_count()
     if count is not None and index is not None:
         demand_device(where, index, count, remedy)
 
 
 def likely_device(asked: str) -> Literal["cpu", "cuda"]:
     """What ``--device`` probably means, before torch is asked: ``auto`` is CUDA where the driver shows a device."""
-    return "cpu" if device_index(asked) is None or (asked == "auto" and _driver_count() == 0) else "cuda"
+    return "cpu" if device_index(asked) is None or (asked == "auto" and driver_count() == 0) else "cuda"
 
 
 def resolve_device(asked: str, count: int) -> Literal["cpu", "cuda"]:
@@ -107,7 +107,7 @@ def check_data(kinds: Iterable[str], data_dir: Path | None, offline: bool) -> No
             raise DataError(f"{reason} (offline: nothing is downloaded)")
 
 
-def _driver_count() -> int | None:
+def driver_count() -> int | None:
     """How many devices the CUDA driver shows to this process; None where only torch can tell."""
     if ROCM.exists():
         return None

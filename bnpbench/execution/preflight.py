@@ -8,7 +8,7 @@ from typing import Any
 from bnpbench import datasets, networks
 from bnpbench.errors import DataError, NotApplicable
 from bnpbench.execution.messages import Preflight
-from bnpbench.measure.costs import Columns, Costs
+from bnpbench.measure.step_costs import Columns, Costs
 from bnpbench.suite import Settings
 from bnpbench.training.accounting import costs
 

@@ -12,7 +12,7 @@ from bnpbench.datasets import files, storage
 from bnpbench.errors import DeviceError
 from bnpbench.execution.children import ChildDied, ask, start_forkserver
 from bnpbench.execution.executor import modules_for, usable_cores
-from bnpbench.execution.messages import Probe, Smoke, Tried
+from bnpbench.execution.messages import Describe, Smoke, Tried
 from bnpbench.execution.precheck import check_cuda_only, resolve_device
 from bnpbench.results import differing, telling, told
 from bnpbench.suite import Cell, PluginFile, Settings, Suite
@@ -83,7 +83,7 @@ def smoke_check(
         only, seeds: as of ``run``.
     """
     start_forkserver(modules_for({cell.settings.dataset.kind for cell in suite.cells(device="cpu", threads=1)}))
-    environment = ask(Probe())
+    environment = ask(Describe())
     gpus = environment["hardware"]["gpus"]
     threads = len(usable_cores(environment))
     cells = suite.cells(device=resolve_device("auto", gpus), threads=threads, only=only, seeds=seeds)

@@ -73,15 +73,27 @@ def details() -> dict[str, Any]:
 
 def cpu_model() -> str:
     """The processor's name, as its maker gives it."""
-    lines = (_read("/proc/cpuinfo") or "").splitlines()
+    brand = _printed("sysctl", "-n", "machdep.cpu.brand_string") if platform.system() == "Darwin" else None
+    return processor_name(_read("/proc/cpuinfo") or "", brand, platform.machine())
+
+
+def processor_name(cpuinfo: str, brand: str | None, architecture: str) -> str:
+    """A name that tells this processor from others.
+
+    Args:
+        cpuinfo: Linux' ``/proc/cpuinfo``; empty elsewhere.
+        brand: macOS' name of it, if there is one.
+        architecture: such as ``aarch64``; all that is told where nothing else is known.
+    """
+    lines = cpuinfo.splitlines()
     for line in lines:
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
-    if platform.system() == "Darwin":
-        return _printed("sysctl", "-n", "machdep.cpu.brand_string") or platform.machine()
+    if brand:
+        return brand
     arm = [line.partition(":") for line in lines if line.startswith(("CPU implementer", "CPU part", "CPU variant"))]
     named = dict.fromkeys(f"{name.strip().removeprefix('CPU ')} {value.strip()}" for name, _, value in arm)
-    return " ".join([platform.machine(), *named])
+    return " ".join([architecture, *named])
 
 
 def gpu_driver() -> str | None:

@@ -18,14 +18,13 @@ from bnpbench import methods
 from bnpbench.bnp import BNP
 from bnpbench.bnp.algorithms import at_least_float32
 from bnpbench.bnp.costs import bn_flops, predicted, tracked_shapes
-from bnpbench.measure.costs import Columns, Costs
 from bnpbench.measure.flops import PRODUCTS, FlopCount, count_plain_bn, count_plain_bnp
+from bnpbench.measure.step_costs import Columns, Costs
 from bnpbench.suite import Settings, Vanilla
 from bnpbench.suite.vocabulary import BatchNorm, Bnp
 from bnpbench.training.optimizers import build_optimizer
 from bnpbench.training.parallel import Group
-from bnpbench.training.precision import autocast
-from bnpbench.training.step import Step
+from bnpbench.training.step import Step, autocast
 
 META = torch.device("meta")
 _VANILLA = Vanilla(kind="vanilla")

@@ -1,4 +1,10 @@
-"""One training step on resident data: the one object that every engine runs."""
+"""One training step on resident data: the one object that every engine runs; and the arithmetic that it runs in.
+
+``precision = "float32"`` is what it says: CUDA's matrix products and convolutions do not round to TF32, which torch's
+default allows convolutions to do. ``tf32`` lets both. ``bf16`` runs forward passes and the loss under autocast:
+weights, gradients, optimizer, and the statistics of normalizations and of BNP stay in float32, and backward passes
+follow the forward ones.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bnpbench.bnp.algorithms import at_least_float32
+from bnpbench.suite import Settings
 from bnpbench.training.augmentation import crop_flip, draw_crop_flips
 
 if TYPE_CHECKING:
@@ -121,3 +128,17 @@ def in_order(images: Tensor, index: Tensor) -> Tensor:
     if images.is_contiguous():
         return images.index_select(0, index)
     return images.movedim(1, -1).index_select(0, index).movedim(-1, 1)
+
+
+def set_precision(settings: Settings) -> None:
+    """Set this process up for a cell's precision; cells that share a process agree on it."""
+    # The older of torch's two interfaces: the newer one makes readers of the older fail, and inductor is one of them.
+    torch.set_float32_matmul_precision("high" if settings.precision == "tf32" else "highest")
+    torch.backends.cudnn.allow_tf32 = settings.precision == "tf32"
+
+
+def autocast(settings: Settings, device: torch.device) -> AbstractContextManager[object]:
+    """Goes around forward passes and the loss; can be entered again and again."""
+    if settings.precision != "bf16" or device.type == "meta":  # torch has no autocast for tensors without data
+        return nullcontext()
+    return torch.autocast(device.type, torch.bfloat16)

@@ -18,7 +18,7 @@ from bnpbench.training import engines, precision
 from bnpbench.training.examples import Resident
 from bnpbench.training.trainer import Trainer
 from tests.command import SUITE, bnpbench, suite
-from tests.training.test_trainer import cell
+from tests.support.training import cell
 
 pytestmark = [
     pytest.mark.cuda,
@@ -46,7 +46,7 @@ def state(ours: Trainer) -> dict[str, Tensor]:
 def assert_steps_agree(eager: Trainer, other: Trainer, steps: int | None = None) -> None:
     """One step of each from every state along an epoch, or its first steps, of the eager one."""
     for batch in list(eager.examples.training(torch.randperm(640), 32, 0))[:steps]:
-        other.state.put_back(eager.state.take())
+        other.state.restore(eager.state.snapshot())
         for ours in (eager, other):
             ours.engine.call(*batch)
         torch.testing.assert_close(state(other), state(eager), rtol=1e-5, atol=1e-6)

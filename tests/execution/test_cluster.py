@@ -14,8 +14,7 @@ import psutil
 import pytest
 
 from bnpbench import read_results
-from tests.command import SUITE, bnpbench, start, suite
-from tests.execution.test_interruption import LONG
+from tests.command import LONG, SUITE, bnpbench, start, suite
 from tests.execution.test_plugins import PLUGIN
 from tests.execution.test_plugins import SUITE as PLUGIN_SUITE
 from tests.kept import kept

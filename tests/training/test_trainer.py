@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,37 +11,12 @@ import torch.nn.functional as F
 
 from bnpbench import methods
 from bnpbench.measure.clock import CpuClock
-from bnpbench.suite import Cell, Settings
 from bnpbench.training.examples import Resident
 from bnpbench.training.state import DamagedState, load, save, seed_for
-from bnpbench.training.trainer import Trainer, diverged
+from bnpbench.training.trainer import diverged
+from tests.support.training import trainer, weights
 
-CPU = torch.device("cpu")
 METHODS = ["vanilla", "bn", "ln", "bnp"]
-
-
-def cell(**changes: Any) -> Cell:
-    settings = {
-        "dataset": {"kind": "synthetic", "shape": (12,), "train": 103, "test": 41, "classes": 5},
-        "network": {"kind": "fc", "hidden": (9, 7)},
-        "method": "vanilla",
-        "optimizer": {"kind": "sgd", "lr": 0.1, "momentum": 0.9},
-        "batch_size": 10,
-        "epochs": 3,
-        "device": "cpu",
-        "engine": "eager",
-        "threads": 1,
-    }
-    return Cell(Settings.model_validate(settings | changes))
-
-
-def trainer(**changes: Any) -> Trainer:
-    one = cell(**changes)
-    return Trainer(one, Resident(one.settings, Path(), CPU), CPU)
-
-
-def weights(trained: Trainer) -> torch.Tensor:
-    return torch.cat([p.detach().flatten() for p in trained.model.parameters()])
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -109,14 +83,14 @@ def test_warm_up_leaves_no_trace(method: str, optimizer: dict[str, Any]) -> None
 def test_a_checkpoint_continues_bit_for_bit(method: str, optimizer: dict[str, Any], tmp_path: Any) -> None:
     undisturbed = trainer(method=method, optimizer=optimizer)
     undisturbed.epoch()
-    save({"state": undisturbed.state.take()}, tmp_path / "x.pt", tmp_path / ".x.tmp")
+    save({"state": undisturbed.state.snapshot()}, tmp_path / "x.pt", tmp_path / ".x.tmp")
     undisturbed.epoch()
 
     resumed = trainer(method=method, optimizer=optimizer)
     resumed.warm_up(1)
     taken = load(tmp_path / "x.pt")
     assert taken is not None
-    resumed.state.put_back(taken["state"])
+    resumed.state.restore(taken["state"])
     resumed.epochs_done = 1
     resumed.epoch()
     assert torch.equal(weights(resumed), weights(undisturbed))

@@ -10,7 +10,7 @@ from typing import Any
 from bnpbench.errors import BnpbenchError, DeviceError
 from bnpbench.execution.executor import Executor, Local
 from bnpbench.execution.messages import Preflight
-from bnpbench.execution.options import Options, Outcome
+from bnpbench.execution.options import Options, Outcome, Selection
 from bnpbench.execution.precheck import check_cuda_only, check_data, check_device, demand_devices, likely_device
 from bnpbench.execution.progress import Progress, Silent
 from bnpbench.execution.provenance import provenance
@@ -27,20 +27,33 @@ def run_suite(suite: Suite, out: str | Path = "results", progress: Progress | No
         suite: from ``load_suite``.
         out: folder of the results; what is finished there is not measured again.
         progress: is told what happens; silent by default.
-        options: see ``Options``.
+        options: of :class:`bnpbench.execution.options.Options`, such as ``device="cpu"``, ``jobs=2`` or
+            ``timeout=60.0`` (seconds a cell).
+
+    Returns:
+        All results in ``out``, also those of other suites and of earlier runs.
 
     Raises:
         BnpbenchError: before anything runs, when the suite cannot be run here.
+        Stopped: Ctrl-C or SIGTERM came while ``interruption.listen`` was on; what was measured is kept.
     """
     execute(suite, Options(out=Path(out), **options), progress or Silent())
     return read_results(Path(out))
 
 
-def execute(suite: Suite, options: Options, progress: Progress) -> Outcome:
-    """Run a suite's blocks that are not finished yet; see ``run_suite``."""
+def execute(suite: Suite, options: Options, progress: Progress, executor: Executor | None = None) -> Outcome:
+    """Run a suite's blocks that are not finished yet.
+
+    Args:
+        suite, options, progress: as of ``run_suite``.
+        executor: instead of the one that the options ask for; it is closed in the end.
+
+    Raises:
+        BnpbenchError: before anything runs, when the suite cannot be run here.
+    """
     kinds = {cell.settings.dataset.kind for cell in suite.cells(device="cpu", threads=1)}
     check(suite, options)
-    executor = _executor(suite, kinds, options, progress)
+    executor = executor or _executor(suite, kinds, options, progress)
     try:
         return _execute(suite, options, progress, executor)
     finally:
@@ -56,11 +69,11 @@ def _executor(suite: Suite, kinds: Set[str], options: Options, progress: Progres
 
 
 def _execute(suite: Suite, options: Options, progress: Progress, executor: Executor) -> Outcome:
-    auto: dict[str, Any] = {"device": executor.device, "threads": executor.threads, "epochs": options.epochs}
+    selection = options.selection(executor.device, executor.threads)
     stores = Stores(options.out, suite.name, executor.environments)
     measure = partial(_measure, suite, stores, options, progress, executor)
-    whole = suite.cells(**auto)
-    outcome = measure(whole, suite.cells(**auto, only=options.only, seeds=options.seeds))
+    whole, chosen = selection.whole.cells(suite), selection.cells(suite)
+    outcome = measure(whole, chosen)
     if suite.select is None:
         return outcome
     if options.shard is not None:
@@ -72,9 +85,8 @@ def _execute(suite: Suite, options: Options, progress: Progress, executor: Execu
             f"{unfinished} of {len(whole)} trials are not finished, and one of them may be the best: the finals that "
             "they choose from wait until all are"
         )
-    finals = suite.finals(scores, **auto)
-    chosen = suite.finals(scores, **auto, only=options.only, seeds=options.seeds)
-    return outcome + measure((*whole, *finals), chosen)
+    finals = selection.whole.finals(suite, scores)
+    return outcome + measure((*whole, *finals), selection.finals(suite, scores))
 
 
 def _measure(
@@ -152,7 +164,7 @@ def check(suite: Suite, options: Options) -> None:
 
 def _chosen(suite: Suite, options: Options) -> tuple[Cell, ...]:
     """The cells of ``--only``, where it is not known for sure yet what "auto" stands for."""
-    return suite.cells(device=likely_device(options.device), threads=1, only=options.only)
+    return Selection(likely_device(options.device), threads=1, only=options.only).cells(suite)
 
 
 def _sharded(blocks: Sequence[Block], shard: tuple[int, int] | None) -> tuple[Block, ...]:

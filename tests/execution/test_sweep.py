@@ -1,4 +1,4 @@
-"""Epochs of milliseconds: each rewrote all before it, so that the run fell behind its cell and saw no timeout."""
+"""Blocks onto workers: what is written, and when."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ from typing import Any
 import pytest
 
 from bnpbench import load_suite, run_suite
-from bnpbench.execution.job import PARTIAL_SECONDS
+from bnpbench.execution.sweep import PARTIAL_SECONDS
 from bnpbench.results import Store
 from tests.command import SUITE, suite
 
 EPOCHS = 300
+
+
 SHORT = SUITE.replace("train = 203", "train = 10").replace("epochs = 2", f"epochs = {EPOCHS}")
 
 
+@pytest.mark.regression
 def test_the_epochs_so_far_are_written_once_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of many short epochs rewrote all before it: the run fell behind its cell and saw no timeout."""
     lengths: list[int] = []
     write = Store.write_partial
 
