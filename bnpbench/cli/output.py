@@ -7,7 +7,7 @@ import stat
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bnpbench.cache import expanded
 from bnpbench.errors import BnpbenchError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bnpbench.results import Results
 
 
-def from_home(value: Any) -> Any:
+def from_home(value: Path | list[Path] | None) -> Path | list[Path] | None:
     """An option's path, or list of them, with ``~`` expanded: a shell leaves it in ``--out=~/results``."""
     if isinstance(value, Path):
         return expanded(value)

@@ -14,13 +14,14 @@ from typing import Any, Protocol
 
 import torch
 
-from bnpbench import datasets
+from bnpbench.datasets import storage
+from bnpbench.execution.columns import identity
 from bnpbench.execution.messages import FAILED, Epoch, Finished, Message, Note, RunBlock
 from bnpbench.execution.process import configure, failure, random_state, set_random_state
 from bnpbench.measure import machine
 from bnpbench.measure.conditioning import Probe
 from bnpbench.measure.machine import DeviceMemory
-from bnpbench.measure.step_costs import Costs, identity
+from bnpbench.measure.step_costs import Costs
 from bnpbench.suite import Cell
 from bnpbench.training import state
 from bnpbench.training.engines import Preparation
@@ -176,7 +177,7 @@ class BlockRun:
         """The cell's data on the device, loaded once for all members that share it."""
         key = data_key(cell.settings)
         if key not in self.examples:
-            self.examples[key] = examples_of(cell.settings, datasets.root(self.request.data_dir), self.device)
+            self.examples[key] = examples_of(cell.settings, storage.root(self.request.data_dir), self.device)
         return self.examples[key]
 
     def prepare(self, member: Member) -> None:
@@ -253,7 +254,7 @@ class BlockRun:
         """Half the 95 % interval of each ratio of times that the report shows, as a share of the ratio."""
         from bnpbench.statistics.bootstrap import median_interval  # brings scipy, which no other block needs
 
-        bases = [m for m in members if m.cell.settings.method.kind in ("vanilla", "bn")] or members[:1]
+        bases = [m for m in members if m.cell.settings.method.baseline is not None] or members[:1]
         found = []
         for base in bases:
             for member in members:

@@ -37,7 +37,7 @@ def serve(channel: connection.Connection, pickled: bytes, plugins: tuple[PluginF
     try:
         _prepare(log)
         if plugins:
-            load(plugins)
+            load_plugins(plugins)  # their modules, by which the request's classes are found
         request = pickle.loads(pickled)
         channel.send(Done(answer(channel, request)))
     except BnpbenchError as error:
@@ -48,14 +48,6 @@ def serve(channel: connection.Connection, pickled: bytes, plugins: tuple[PluginF
         if refusal is not None:
             channel.send(Refused(refusal))
         os._exit(FAULT)
-
-
-def load(plugins: tuple[PluginFile, ...]) -> None:
-    """Make a suite's plugins known in this process."""
-    from bnpbench.execution.plugins import install
-
-    load_plugins(plugins)
-    install()
 
 
 def answer(channel: connection.Connection, request: Request[Any]) -> Any:

@@ -20,8 +20,8 @@ from bnpbench.execution.messages import Preflight
 from bnpbench.execution.precheck import likely_device
 from bnpbench.execution.progress import duration
 from bnpbench.results import read_results
-from bnpbench.suite import Cell, Settings, Suite, misfit, unchecked
-from bnpbench.suite.sites import Misfit
+from bnpbench.sites import Misfit
+from bnpbench.suite import Cell, Suite, misfit, unchecked
 from bnpbench.text import plain
 
 ERROR = 3  # exit code, as of a run
@@ -122,11 +122,11 @@ def by_reason(cells: Iterable[tuple[Cell, str]]) -> list[str]:
 
 
 def _unfit(cells: Iterable[Cell]) -> Iterable[tuple[Cell, str]]:
-    known: dict[Settings, Misfit | None] = {}
+    known: dict[Any, Misfit | None] = {}
     for cell in cells:
-        decides = cell.settings.model_copy(update={"seed": 1})
+        decides = cell.settings.only("fits")
         if decides not in known:
-            known[decides] = misfit(decides)
+            known[decides] = misfit(cell.settings)
         if (fault := known[decides]) is not None:
             yield cell, fault.reason
 

@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from bnpbench.datasets import files, storage
+from bnpbench.datasets import storage
 from bnpbench.errors import DataError, DeviceError
 
 if TYPE_CHECKING:
+    from bnpbench.datasets.base import DatasetPlugin
     from bnpbench.suite import Settings
 
 CUDA_DRIVER = ("libcuda.so.1", "nvcuda.dll")
@@ -99,11 +100,11 @@ def demand_devices(devices: int, device: str, *, first: int, gpus: int, cores: i
         raise DeviceError(f"devices = {devices}: on the CPU each takes a core, and a cell has {cores} here")
 
 
-def check_data(kinds: Iterable[str], data_dir: Path | None, offline: bool) -> None:
+def check_data(datasets: Iterable[type[DatasetPlugin]], data_dir: Path | None, offline: bool) -> None:
     """Raises DataError for a data set that is not there, or damaged, and may not be fetched."""
     root = storage.root(data_dir)
-    for kind in sorted(kinds) if storage.is_offline(offline) else ():
-        if (reason := files.unfit(kind, root)) is not None:
+    for dataset in sorted(datasets, key=lambda cls: str(cls.name())) if storage.is_offline(offline) else ():
+        if (reason := dataset.unfit(root)) is not None:
             raise DataError(f"{reason} (offline: nothing is downloaded)")
 
 

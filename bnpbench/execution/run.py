@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,21 +51,20 @@ def execute(suite: Suite, options: Options, progress: Progress, executor: Execut
     Raises:
         BnpbenchError: before anything runs, when the suite cannot be run here.
     """
-    kinds = {cell.settings.dataset.kind for cell in suite.cells(device="cpu", threads=1)}
     check(suite, options)
-    executor = executor or _executor(suite, kinds, options, progress)
+    executor = executor or _executor(suite, options, progress)
     try:
         return _execute(suite, options, progress, executor)
     finally:
         executor.close()
 
 
-def _executor(suite: Suite, kinds: Set[str], options: Options, progress: Progress) -> Executor:
+def _executor(suite: Suite, options: Options, progress: Progress) -> Executor:
     if options.cluster is None:
-        return Local(options, suite.plugins, kinds)
+        return Local(options, suite)
     from bnpbench.execution.cluster.executor import Cluster  # the only way to Ray
 
-    return Cluster(options, suite, kinds, progress)
+    return Cluster(options, suite, progress)
 
 
 def _execute(suite: Suite, options: Options, progress: Progress, executor: Executor) -> Outcome:
@@ -158,7 +157,7 @@ def check(suite: Suite, options: Options) -> None:
         chosen = [cell.settings for cell in _chosen(suite, options)]
         if "cuda" in suite.devices() and any(settings.device == "cuda" for settings in chosen):
             check_device("cuda", 'device = "cuda"', remedy="--only device=cpu leaves the cells that need one out")
-        check_data({settings.dataset.kind for settings in chosen}, options.data_dir, options.offline)
+        check_data({type(settings.dataset) for settings in chosen}, options.data_dir, options.offline)
     check_writable(options.out)
 
 

@@ -14,13 +14,13 @@ from typing import Any
 from bnpbench.errors import BnpbenchError, WorkersLost
 from bnpbench.execution import interruption
 from bnpbench.execution.child import shorten
+from bnpbench.execution.columns import identity
 from bnpbench.execution.executor import Executor, Run, Worker
 from bnpbench.execution.messages import Done, Epoch, Finished, Note, Refused, RunBlock
 from bnpbench.execution.options import Options, Outcome
 from bnpbench.execution.progress import Progress
 from bnpbench.execution.stores import Stores
 from bnpbench.files import appending
-from bnpbench.measure.step_costs import identity
 from bnpbench.results import FINISHED, Store
 from bnpbench.results.store import writing
 from bnpbench.statistics.intervals import outliers

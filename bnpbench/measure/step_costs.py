@@ -1,14 +1,8 @@
-"""What is known of a cell before it runs, as columns of the results: who it is, and what its step costs.
-
-No torch is imported here: these go from process to process.
-"""
+"""What a step of a cell costs, as columns of the results. No torch: they go from process to process."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
-
-from bnpbench.suite import Block, Cell
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -56,32 +50,3 @@ class Costs:
     columns: Columns
     not_applicable: str | None = None
     uncounted: str | None = None
-
-
-def identity(cell: Cell, block: Block, costs: Columns) -> dict[str, Any]:
-    """The columns of the ``cells`` table that are known before the cell runs.
-
-    Args:
-        cell: of the block.
-        block: in which it is measured.
-        costs: of a step.
-    """
-    settings = cell.settings
-    return {
-        "key": cell.key,
-        "label": cell.label,
-        "block": block.id,
-        "role": cell.role,
-        "settings": cell.canonical,
-        "method": settings.method.kind,
-        "network": settings.network.kind,
-        "dataset": settings.dataset.kind,
-        "batch_size": settings.batch_size,
-        "engine": settings.engine,
-        "device": settings.device,
-        "devices": settings.devices,
-        "seed": settings.seed,
-        "threads": settings.threads,
-        "precision": settings.precision,
-        **asdict(costs),
-    }

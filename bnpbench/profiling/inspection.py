@@ -146,7 +146,7 @@ def _within(seconds: float, command: Sequence[str]) -> tuple[int | None, str]:
 
 def _check(suite: Suite, cells: Sequence[Cell], data_dir: Path | None) -> None:
     """Raises BnpbenchError for a cell that cannot be run."""
-    check_data({cell.settings.dataset.kind for cell in cells}, data_dir, offline=False)
+    check_data({type(cell.settings.dataset) for cell in cells}, data_dir, offline=False)
     found = ask(Preflight(tuple(cells), data_dir, False), suite.plugins)
     for cell in cells:
         if reason := found[cell.key].not_applicable:

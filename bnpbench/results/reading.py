@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import UnionType
 from typing import Any
 from urllib.parse import unquote
 
@@ -43,7 +44,14 @@ class Results:
     unknown: tuple[str, ...] = ()
 
     def of_suites(self, names: Collection[str]) -> Results:
-        """The results of these suites alone; what is damaged or unknown stays named."""
+        """The results of these suites alone; what is damaged or unknown stays named.
+
+        Args:
+            names: of the suites; others are left out.
+
+        Returns:
+            New tables.
+        """
         cells, epochs, steps = (
             frame[frame["suite"].isin(list(names))].reset_index(drop=True)
             for frame in (self.cells, self.epochs, self.steps)
@@ -57,6 +65,12 @@ def read_results(*directories: str | Path) -> Results:
 
     A suite of several folders (shards) is one suite; its ``suite.json`` is that of the folder named last. A cell
     measured in several folders counts once, as measured last.
+
+    Args:
+        directories: one or several.
+
+    Returns:
+        Tables of cells, epochs and probed steps, and what the suites and the machines were.
 
     Raises:
         ResultsError: a folder is not there.
@@ -211,7 +225,7 @@ def _suite_document(path: Path) -> dict[str, Any]:
     return document
 
 
-def _all_of(kind: Any, items: Any) -> bool:
+def _all_of(kind: type | UnionType, items: object) -> bool:
     return isinstance(items, list) and all(isinstance(item, kind) for item in items)
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from bnpbench.files import fresh
 
 if TYPE_CHECKING:
-    from bnpbench.bnp import BNP
+    from bnpbench.methods.base import Preconditioner
 
 
 _DIGEST = hashlib.sha256().digest_size
@@ -41,7 +41,7 @@ class TrainingState:
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
-    bnp: BNP | None
+    bnp: Preconditioner | None
     generators: dict[str, torch.Generator]
 
     def snapshot(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class TrainingState:
         for name, generator in self.generators.items():
             generator.set_state(taken["generators"][name])
 
-    def resume_from(self, taken: Any) -> None:
+    def resume_from(self, taken: dict[str, Any]) -> None:
         """``restore`` for what comes from a file.
 
         Raises:
@@ -156,7 +156,7 @@ def load(path: Path) -> dict[str, Any] | None:
     return content
 
 
-def _equal(value: Any, other: Any) -> bool:
+def _equal(value: object, other: object) -> bool:
     if isinstance(value, Tensor) and isinstance(other, Tensor):
         value = value.cpu()
         alike = value.shape == other.shape and value.dtype == other.dtype

@@ -21,7 +21,7 @@ from bnpbench.suite import Settings
 from bnpbench.training.augmentation import crop_flip, draw_crop_flips
 
 if TYPE_CHECKING:
-    from bnpbench.bnp import BNP
+    from bnpbench.methods.base import Preconditioner
 
 
 PHASES = ("data", "forward", "backward", "precondition", "update")
@@ -53,7 +53,7 @@ class Step:
         optimizer: torch.optim.Optimizer,
         *,
         images: Tensor | None = None,
-        bnp: BNP | None = None,
+        bnp: Preconditioner | None = None,
         loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
         penalty: Callable[[], Tensor] | None = None,
         augment: bool = False,
@@ -112,7 +112,7 @@ class Step:
         objective.backward()
 
     def precondition(self) -> None:
-        """BNP's transformation of the gradients, if the method is BNP's."""
+        """The method's change of the gradients, if it has one."""
         if self.bnp is not None:
             self.bnp.precondition()
 

@@ -14,17 +14,15 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.optim.swa_utils import update_bn
 
-from bnpbench import methods
+from bnpbench.bnp import BNP
 from bnpbench.bnp.algorithms import at_least_float32
 from bnpbench.measure import machine
 from bnpbench.measure.clock import Clock, Reading, clock_for
 from bnpbench.measure.conditioning import Probe
 from bnpbench.suite import Cell
-from bnpbench.training import engines
+from bnpbench.training import engines, models
 from bnpbench.training.examples import MEMORY_FORMATS, Examples, Pairs, Resident
-from bnpbench.training.optimizers import build_optimizer
 from bnpbench.training.parallel import Group
-from bnpbench.training.schedule import Schedule
 from bnpbench.training.state import TrainingState, seed_for
 from bnpbench.training.step import Step, autocast
 
@@ -60,11 +58,11 @@ class Trainer:
         self.group = group or Group(device)
         torch.manual_seed(seed_for(settings.seed, "global"))
         start = torch.Generator().manual_seed(seed_for(settings.seed, "weights"))
-        model = methods.build_model(settings, examples.input_shape, examples.classes, start)
+        model = models.build_model(settings, examples.input_shape, examples.classes, start)
         self.model = model.to(device).to(memory_format=MEMORY_FORMATS[settings.memory_format]).train()
-        self.bnp = methods.preconditioner(settings, self.model)
+        self.bnp = models.preconditioner(settings, self.model)
         self.lr = torch.tensor(settings.optimizer.lr, device=device)
-        optimizer = build_optimizer(settings, self.model, self.lr, fused=settings.engine == "eager")
+        optimizer = models.build_optimizer(settings, self.model, self.lr, fused=settings.engine == "eager")
         self.order = torch.Generator().manual_seed(seed_for(settings.seed, "order"))
         self.noise = torch.Generator(device).manual_seed(seed_for(settings.seed, "augmentation"))
         self.autocast = autocast(settings, device)
@@ -75,13 +73,12 @@ class Trainer:
             images=examples.images if isinstance(examples, Resident) else None,
             bnp=self.bnp,
             loss=self.group.loss(settings.batch_size),
-            penalty=methods.penalty(settings, self.model),
+            penalty=models.penalty(settings, self.model),
             augment=settings.augment != "none" and isinstance(examples, Resident),
             autocast=self.autocast,
         )
         self.state = TrainingState(self.model, optimizer, self.bnp, {"order": self.order, "augmentation": self.noise})
         self.steps = len(examples.labels) // settings.batch_size
-        self.schedule = Schedule(settings.schedule, settings.optimizer.lr, self.steps)
         self.energy = self._energy_meter()
         self.engine = engines.eager(self.step, ())
         self.epochs_done = 0
@@ -91,6 +88,10 @@ class Trainer:
     def last_batch(self) -> int:
         """Examples left over after the last whole batch of an epoch; dropped."""
         return len(self.examples.labels) % self.settings.batch_size
+
+    def rate(self, epoch: int, iteration: int) -> float:
+        """The learning rate of a step, of an epoch (from 1) and an iteration of it (from 0)."""
+        return self.settings.schedule.rate(self.settings.optimizer.lr, epoch, iteration, self.steps)
 
     @property
     def finished(self) -> bool:
@@ -199,7 +200,7 @@ class Trainer:
         """The steps of an epoch: their time, the examples that they took, the last learning rate."""
         batch = self.settings.batch_size
         part = self.group.share(batch)
-        rates = [self.schedule(epoch, iteration) for iteration in range(self.steps)]
+        rates = [self.rate(epoch, iteration) for iteration in range(self.steps)]
         changes = {i: r for i, r in enumerate(rates) if i == 0 or r != rates[i - 1]}
         clock = self.make_clock(self.device, self.steps)
         gc.collect()
@@ -222,11 +223,12 @@ class Trainer:
         self, batches: Iterable[tuple[Tensor, ...]], probe: Probe, epoch: int, clock: Clock
     ) -> Iterator[tuple[Tensor, ...]]:
         """The batches, each shown to the probe before its step."""
+        bnp = self.bnp if isinstance(self.bnp, BNP) else None
         for step, batch in enumerate(batches, start=1 + (epoch - 1) * self.steps):
             if probe.due(epoch, step):
                 clock.pause()
                 images = batch[1] if len(batch) > 1 else self.step.gather(batch[0])[0]
-                self.probed += probe.rows(self.model, images, self.bnp, epoch, step)
+                self.probed += probe.rows(self.model, images, bnp, epoch, step)
                 clock.resume()
             yield batch
 

@@ -9,12 +9,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bnpbench import methods
 from bnpbench.bnp import BNP
 from bnpbench.bnp.costs import bnp_flops, lean_bnp_flops
 from bnpbench.bnp.lean import Linear
 from bnpbench.errors import StatisticsError
+from bnpbench.methods.preconditioning import LEAN_CALLS
 from bnpbench.suite import Settings
+from bnpbench.training import models
 from bnpbench.training.accounting import costs
 from tests.support.oracle import Watched
 
@@ -234,16 +235,16 @@ def test_a_cell_takes_the_form_that_costs_less(engine: str, batch_size: int, wid
         }
     )
     generator = torch.Generator().manual_seed(0)
-    bnp = methods.preconditioner(settings, methods.build_model(settings, (3072,), 10, generator))
+    bnp = models.preconditioner(settings, models.build_model(settings, (3072,), 10, generator))
     assert bnp is not None
     shapes = {"hidden1": (3072, width), "hidden2": (width, 100), "output": (100, 10)}
     for name, shape in shapes.items():
         saved = bnp_flops(*shape, batch_size) - lean_bnp_flops(*shape, batch_size)
-        assert (name in bnp.lean) == (saved > (methods.LEAN_CALLS if engine == "eager" else 0))
+        assert (name in bnp.lean) == (saved > (LEAN_CALLS if engine == "eager" else 0))
     assert ("hidden1" in bnp.lean) == (width == 1024 or (engine == "compiled" and batch_size < 147))
     form = costs(settings, (3072,), 10).columns.bnp_form
     assert form == ("lean" if len(bnp.lean) == 3 else f"lean: {', '.join(bnp.lean)}" if bnp.lean else "plain")
     plain = settings.model_copy(update={"method": settings.method.model_copy(update={"form": "plain"})})
-    other = methods.preconditioner(plain, methods.build_model(plain, (3072,), 10, generator))
+    other = models.preconditioner(plain, models.build_model(plain, (3072,), 10, generator))
     assert other is not None
     assert other.lean == ()

@@ -17,7 +17,7 @@ from bnpbench import load_suite, read_results
 from bnpbench.cache import user_cache
 from bnpbench.cli.app import app
 from bnpbench.cli.output import from_home, write
-from bnpbench.datasets import root
+from bnpbench.datasets.storage import root
 from bnpbench.errors import BnpbenchError, refused
 from bnpbench.execution.options import Options
 from bnpbench.results.schema import digest

@@ -16,7 +16,8 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import Tensor
 
-from bnpbench.suite import Cell, Settings, Vanilla
+from bnpbench.methods.vanilla import Vanilla
+from bnpbench.suite import Cell, Settings
 from bnpbench.training.examples import Resident
 from bnpbench.training.parallel import Group
 from bnpbench.training.trainer import Row, Trainer

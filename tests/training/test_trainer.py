@@ -9,8 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from bnpbench import methods
 from bnpbench.measure.clock import CpuClock
+from bnpbench.training import models
 from bnpbench.training.examples import Resident
 from bnpbench.training.state import DamagedState, load, save, seed_for
 from bnpbench.training.trainer import diverged
@@ -26,8 +26,8 @@ def test_three_epochs_equal_a_loop_by_hand(method: str) -> None:
 
     s, examples = ours.settings, ours.examples
     assert isinstance(examples, Resident)
-    model = methods.build_model(s, (12,), 5, torch.Generator().manual_seed(seed_for(1, "weights"))).train()
-    bnp = methods.preconditioner(s, model)
+    model = models.build_model(s, (12,), 5, torch.Generator().manual_seed(seed_for(1, "weights"))).train()
+    bnp = models.preconditioner(s, model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     order = torch.Generator().manual_seed(seed_for(1, "order"))
     for row in rows:

@@ -109,17 +109,16 @@ class Cluster:
     Args:
         options: of the run.
         suite: to be run.
-        kinds: of its data sets.
         progress: is told of nodes that are left out.
 
     Raises:
         BnpbenchError: no cluster, a node of another version, a device that no node has.
     """
 
-    def __init__(self, options: Options, suite: Suite, kinds: Iterable[str], progress: Progress) -> None:
+    def __init__(self, options: Options, suite: Suite, progress: Progress) -> None:
         assert options.cluster is not None
         self.options, self.suite, self.progress = options, suite, progress
-        self.modules = modules_for(kinds)
+        self.modules = modules_for(suite)
         self.plugins = [(file, file.path.read_bytes()) for file in suite.plugins]
         self.timing = bool(suite.measure.interleave) or suite.measure.interval is not None
         self.versions = {package: version(package) for package in ALIKE}
