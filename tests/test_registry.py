@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pytest
 
 import bnpbench
-from bnpbench import MethodPlugin, NetworkPlugin, load_suite, run_suite
+from bnpbench import MethodPlugin, NetworkPlugin, Results, load_suite, run_suite
 from bnpbench.datasets.base import DatasetPlugin
 from bnpbench.errors import DataError, SuiteError
 from bnpbench.optimizers.base import OptimizerPlugin
@@ -149,23 +149,27 @@ def own(tmp_path: Path, methods: str) -> Any:
     return load_suite(tmp_path / "own.toml", allow_plugins=True)
 
 
+def losses_of(results: Results) -> dict[str, Any]:
+    """Label to the losses of its epochs."""
+    told = ["epoch", "train_loss", "train_accuracy", "test_loss"]
+    epochs = results.epochs.merge(results.cells[["key", "label"]], on="key")
+    return {label: of_it[told].reset_index(drop=True) for label, of_it in epochs.groupby("label")}
+
+
 def test_one_file_adds_a_method_with_a_layer_a_decay_a_cost_and_a_colour(tmp_path: Path) -> None:
-    results = run_suite(own(tmp_path, '"vanilla", "shifted", { kind = "shifted", decay = 50 }'), tmp_path / "out")
+    results = run_suite(own(tmp_path, '"vanilla", "shifted", { kind = "shifted", decay = 2 }'), tmp_path / "out")
     cells = results.cells.set_index("label")
     assert set(cells.status) == {"ok"}
     assert cells.flops_method_predicted["shifted"] == 90
     assert cells.parameters["shifted"] == cells.parameters["vanilla"] + 5 + 4
-    last = results.epochs[results.epochs.epoch == 2].set_index("label").train_loss
-    assert last["shifted"] != last["shifted(decay=50)"]
+    losses = losses_of(results)
+    assert not losses["shifted"].equals(losses["shifted(decay=2)"])
 
 
 def test_a_method_with_nothing_but_the_word_has_bnps_gradients(tmp_path: Path) -> None:
     results = run_suite(own(tmp_path, '"bnp", "conditioned"'), tmp_path / "out")
-    told = ["epoch", "train_loss", "train_accuracy", "test_loss"]
-    of_bnp, of_ours = (
-        results.epochs[results.epochs.label == label][told].reset_index(drop=True) for label in ("bnp", "conditioned")
-    )
-    assert of_bnp.equals(of_ours)
+    losses = losses_of(results)
+    assert losses["bnp"].equals(losses["conditioned"])
 
 
 def test_a_method_that_does_nothing_is_refused(tmp_path: Path) -> None:
