@@ -10,11 +10,13 @@ from typing import Any, Literal
 import pytest
 
 import bnpbench
-from bnpbench import MethodPlugin, NetworkPlugin, Results, load_suite, run_suite
+from bnpbench import Ink, MethodPlugin, NetworkPlugin, Results, load_suite, run_suite
 from bnpbench.datasets.base import DatasetPlugin
 from bnpbench.errors import DataError, SuiteError
 from bnpbench.optimizers.base import OptimizerPlugin
-from bnpbench.registry import BASES, base_of, built_in, noun, ships
+from bnpbench.registry import BASES, base_of, built_in, methods_built_in, noun, ships
+from bnpbench.report.data import views
+from bnpbench.report.figures import inks
 
 PACKAGE = Path(bnpbench.__file__).parent
 KINDS = [
@@ -164,6 +166,20 @@ def test_one_file_adds_a_method_with_a_layer_a_decay_a_cost_and_a_colour(tmp_pat
     assert cells.parameters["shifted"] == cells.parameters["vanilla"] + 5 + 4
     losses = losses_of(results)
     assert not losses["shifted"].equals(losses["shifted(decay=2)"])
+
+
+def test_a_report_draws_a_method_of_ones_own_in_its_own_colour(tmp_path: Path) -> None:
+    results = run_suite(own(tmp_path, '"vanilla", "shifted"'), tmp_path / "out")
+    drawn = inks(views(results))
+    assert drawn["shifted"] == Ink("#123456", "#654321", "*")
+    assert drawn["vanilla"] == methods_built_in()["vanilla"].ink
+
+
+@pytest.mark.parametrize(
+    "entry", [None, 3, {}, {"light": "red", "dark": "#000000", "marker": "o"}, {"light": "#000000", "dark": "#000000"}]
+)
+def test_an_ink_of_a_stranger_that_cannot_be_drawn_is_none(entry: Any) -> None:
+    assert Ink.read(entry) is None
 
 
 def test_a_method_with_nothing_but_the_word_has_bnps_gradients(tmp_path: Path) -> None:

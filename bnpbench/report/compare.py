@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from bnpbench.errors import NothingToCompare
 from bnpbench.measure.measurement import moved_seconds
+from bnpbench.registry import baselines
 from bnpbench.report.comparison import METRIC, Change, Comparison, Judgement
 from bnpbench.report.data import PLACE, Cell, View, views
 from bnpbench.report.query import paired_times, times
@@ -258,7 +259,7 @@ class Pair:
         if self.same_machine:
             samples = [(_seconds(self.base, one), _seconds(self.new, other)) for one, other in pairs]
             yield from self._judged(where, SECONDS, samples, unjudged or (_IN_TURN if in_turn else ""))
-        if pairs[0][1].kind != "vanilla":
+        if pairs[0][1].kind != baselines()[0]:
             samples = [(_to_vanilla(self.base, one), _to_vanilla(self.new, other)) for one, other in pairs]
             yield from self._judged(where, "ratio to vanilla", samples, unjudged)
 
@@ -344,7 +345,7 @@ def _seconds(view: View, cell: Cell) -> list[float]:
 
 def _to_vanilla(view: View, cell: Cell) -> list[float]:
     """Ratios to the vanilla cell that took turns with this one, epoch by epoch."""
-    base = next((other for other in _beside(view, cell) if other.kind == "vanilla"), None)
+    base = next((other for other in _beside(view, cell) if other.kind == baselines()[0]), None)
     pairs = paired_times(view, [cell], [base], METRIC) if base is not None else None
     return [one / other for one, other in (pairs[0] if pairs else ()) if one and other]
 
@@ -352,7 +353,7 @@ def _to_vanilla(view: View, cell: Cell) -> list[float]:
 def _beside_vanilla(view: View, cell: Cell) -> bool:
     """Whether the cell took turns with vanilla, or is vanilla and took turns with another."""
     others = _beside(view, cell)
-    return bool(others) and any(other.kind == "vanilla" for other in (cell, *others))
+    return bool(others) and any(other.kind == baselines()[0] for other in (cell, *others))
 
 
 def _beside(view: View, cell: Cell) -> list[Cell]:

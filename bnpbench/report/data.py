@@ -239,6 +239,13 @@ class View:
         """The cells that share a table, where anything of them was run at all."""
         return [group for group in self.layout.groups if any(group.places())]
 
+    @property
+    def inks(self) -> dict[str, Ink]:
+        """Kind → ink, of the methods of the suite's plugins that have one."""
+        told = self.document.get("inks")
+        entries = told.items() if isinstance(told, dict) else ()
+        return {kind: ink for kind, entry in entries if (ink := Ink.read(entry)) is not None}
+
     @cached_property
     def measure(self) -> Mapping[str, Any]:
         """What ``[measure]`` says of the suite."""

@@ -10,10 +10,10 @@ from bnpbench.report.data import Group, View
 from bnpbench.report.figures.curves import slug
 from bnpbench.report.figures.epochs import conditioning, cumulative_time, training
 from bnpbench.report.figures.forest import forest
-from bnpbench.report.figures.model import LARGEST, Curve, Figure, ForestPanel, Ink, Panel, inks
+from bnpbench.report.figures.model import LARGEST, Curve, Figure, ForestPanel, Panel, inks
 from bnpbench.report.figures.sizes import cost, step_time
 
-__all__ = ["Curve", "Figure", "ForestPanel", "Ink", "Panel", "figures", "inks"]
+__all__ = ["Curve", "Figure", "ForestPanel", "Panel", "figures", "inks"]
 
 FIGURES: tuple[Callable[[View, Group], Iterable[Figure]], ...] = (
     training,

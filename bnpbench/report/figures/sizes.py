@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from bnpbench.registry import baselines, subject
 from bnpbench.report.data import Group, View
 from bnpbench.report.figures.curves import about, absent, explained, interval_curve
 from bnpbench.report.figures.model import Axis, Curve, Figure, Mark, Panel
@@ -38,11 +39,11 @@ def cost(view: View, group: Group) -> Iterable[Figure]:
     sizes = sorted(size for size in group.batch_sizes if size > 0)
     predicted = _flops(group, sizes, "flops_method_predicted", "predicted", dashed=True)
     counted = _flops(group, sizes, "flops_method_counted", "counted", dashed=False)
-    base = group.base("vanilla")
+    base = group.base(baselines()[0])
     extra = _extra(view, group, base, sizes) if base else []
     if max((len(curve.x) for curve in predicted), default=0) < 2:
         return
-    pair = group.base("bn"), group.base("bnp")
+    pair = group.base(baselines()[-1]), group.base(subject())
     marks = _crossings(predicted, pair, "predicted", dashed=True) + _crossings(counted, pair, "counted")
     axis = Axis("batch size", log=True, whole=True, at=tuple(map(float, sizes)))
     flops = (*predicted, *counted)

@@ -23,9 +23,10 @@ from matplotlib.font_manager import findfont, get_font
 from matplotlib.lines import Line2D
 
 from bnpbench.errors import BnpbenchError
+from bnpbench.methods.base import Ink
 from bnpbench.report.data import views
 from bnpbench.report.figures import figures
-from bnpbench.report.figures.model import Axis, Curve, Figure, ForestPanel, Ink, Mark, Panel, Row, inks
+from bnpbench.report.figures.model import Axis, Curve, Figure, ForestPanel, Mark, Panel, Row, inks
 from bnpbench.results import Results
 from bnpbench.text import plain
 

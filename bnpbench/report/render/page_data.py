@@ -13,8 +13,9 @@ from urllib.parse import quote, unquote
 from markupsafe import Markup
 
 from bnpbench.cache import expanded
+from bnpbench.methods.base import Ink
 from bnpbench.report.data import View
-from bnpbench.report.figures.model import Axis, Curve, Figure, ForestPanel, Ink, Panel, Row
+from bnpbench.report.figures.model import Axis, Curve, Figure, ForestPanel, Panel, Row
 from bnpbench.results.schema import SCHEMAS
 from bnpbench.text import plain
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
+from bnpbench.registry import baselines, subject
 from bnpbench.report.data import ALIKE, Cell, Group, View
 from bnpbench.report.document import Entry, Place, Section, Table
 from bnpbench.report.query import more_seconds, step_seconds
@@ -71,7 +72,7 @@ def growth(view: View) -> Section | None:
 def _crossings(view: View, groups: Sequence[Group]) -> Table | None:
     rows, entries = list[tuple[str | Entry, ...]](), list[Entry]()
     for group in groups:
-        bn, bnp = group.base("bn"), group.base("bnp")
+        bn, bnp = group.base(baselines()[-1]), group.base(subject())
         sizes = [size for size in group.batch_sizes if size > 0]
         if bn is None or bnp is None or len(sizes) < LEAST_SIZES:
             continue
@@ -136,7 +137,7 @@ def measured_crossing(view: View, group: Group, method: str, other: str, sizes: 
     low = max((size for size, e in intervals.items() if e.low is not None and e.low > 0), default=None)
     above = [size for size, e in intervals.items() if e.high is not None and e.high < 0 and size > (low or 0)]
     high = min(above, default=None)
-    vanilla = group.base("vanilla")
+    vanilla = group.base(baselines()[0])
     one, two = (
         {} if vanilla is None else extra_seconds(view, group, label, vanilla, sizes) for label in (method, other)
     )
@@ -209,7 +210,7 @@ def _points(groups: Sequence[Group]) -> dict[tuple[str, str], list[_Point]]:
     settings = [group.cells[0].settings for group in groups]
     telling = [name for name in ALIKE if len({repr(of.get(name)) for of in settings}) > 1]
     for group in groups:
-        vanilla = group.base("vanilla")
+        vanilla = group.base(baselines()[0])
         for method, size, cells in group.places():
             shape = _shape(cells[0])
             if shape is None or size < 1 or vanilla is None:

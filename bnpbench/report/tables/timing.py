@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from bnpbench.registry import baselines
 from bnpbench.report.data import Cell, Group, View, measured
 from bnpbench.report.document import Entry, Place, Section, Table
 from bnpbench.report.query import Missing, Pairs, paired_times, times
@@ -21,7 +22,7 @@ def timing(view: View) -> Section:
     """Seconds per epoch, and the ratios to vanilla and to bn, one table each for every group."""
     tables: list[Table] = []
     for group in view.groups:
-        bases = [base for base in map(group.base, ("vanilla", "bn")) if base is not None and len(group.methods) > 1]
+        bases = [base for base in map(group.base, baselines()) if base is not None and len(group.methods) > 1]
         ratios = [_ratios(view, group, base) for base in bases]
         alone = bool(ratios) and not any(entry.value for table in ratios for entry in table.records)
         tables += [_seconds(view, group, alone), *(ratios if not alone else ())]
