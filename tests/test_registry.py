@@ -159,13 +159,13 @@ def losses_of(results: Results) -> dict[str, Any]:
 
 
 def test_one_file_adds_a_method_with_a_layer_a_decay_a_cost_and_a_colour(tmp_path: Path) -> None:
-    results = run_suite(own(tmp_path, '"vanilla", "shifted", { kind = "shifted", decay = 2 }'), tmp_path / "out")
+    results = run_suite(own(tmp_path, '"vanilla", "shifted", { kind = "shifted", decay = 2.5 }'), tmp_path / "out")
     cells = results.cells.set_index("label")
     assert set(cells.status) == {"ok"}
     assert cells.flops_method_predicted["shifted"] == 90
     assert cells.parameters["shifted"] == cells.parameters["vanilla"] + 5 + 4
     losses = losses_of(results)
-    assert not losses["shifted"].equals(losses["shifted(decay=2)"])
+    assert not losses["shifted"].equals(losses["shifted(decay=2.5)"])
 
 
 def test_a_report_draws_a_method_of_ones_own_in_its_own_colour(tmp_path: Path) -> None:

@@ -49,6 +49,9 @@ def compare(
         max_slowdown: share, 0.05 for 5 %.
         across_machines: with other hardware, compare what does not depend on it and print ratios unjudged.
 
+    Returns:
+        What changed, judged, with an exit code.
+
     Raises:
         NothingToCompare: no final cell of a suite was measured in ``new``, or the hardware differs.
     """

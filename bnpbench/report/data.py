@@ -17,6 +17,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from bnpbench.methods.base import Ink
 from bnpbench.results import Results, differing, telling, told
 
 Scalar = str | int | float | bool | datetime | None  # what a column holds; None where nothing is known
