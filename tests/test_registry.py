@@ -19,11 +19,9 @@ from bnpbench.report.data import views
 from bnpbench.report.figures import inks
 
 PACKAGE = Path(bnpbench.__file__).parent
-KINDS = [
-    (base, kind)
-    for base in (MethodPlugin, NetworkPlugin, DatasetPlugin, OptimizerPlugin)
-    for kind in built_in().kinds(base)
-]
+KINDS = {
+    kind for base in (MethodPlugin, NetworkPlugin, DatasetPlugin, OptimizerPlugin) for kind in built_in().kinds(base)
+}
 
 
 class Named(MethodPlugin):
