@@ -50,7 +50,8 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def regression(session: nox.Session) -> None:
-    """Run the regression suite and compare with the baseline; on other hardware what does not depend on it."""
+    """Run the regression suite and compare with the baseline; on other hardware, or where it was measured otherwise,
+    what does not depend on that."""
     new = Path(session.create_tmp()) / "regression"
     bnpbench(session, "run", "suites/regression.toml", "--out", str(new), "--fresh", "--quiet")
     same = hardware(new) == hardware(BASELINE)

@@ -10,36 +10,68 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bnpbench.bnp import BNP
-    from bnpbench.execution.runner import run_suite
+    from bnpbench.datasets.base import DatasetPlugin, DataShape
+    from bnpbench.execution.run import run_suite
+    from bnpbench.initializations.base import InitializationPlugin
     from bnpbench.measure.flops import FlopCount
+    from bnpbench.methods.base import Decay, Ink, MethodPlugin, Preconditioner, Published
+    from bnpbench.methods.preconditioning import Training
+    from bnpbench.networks.base import NetworkPlugin
+    from bnpbench.optimizers.base import OptimizerPlugin
     from bnpbench.report import compare
     from bnpbench.results import Results, read_results
-    from bnpbench.suite import DatasetPlugin, MethodPlugin, NetworkPlugin, Suite, load_suite
+    from bnpbench.schedules.base import SchedulePlugin
+    from bnpbench.sites import Misfit, Normalization, Site
+    from bnpbench.suite import Suite, load_suite
     from bnpbench.theory import verify
 
 _HOMES = {
     "BNP": "bnpbench.bnp",
-    "DatasetPlugin": "bnpbench.suite",
+    "DataShape": "bnpbench.datasets.base",
+    "DatasetPlugin": "bnpbench.datasets.base",
+    "Decay": "bnpbench.methods.base",
     "FlopCount": "bnpbench.measure.flops",
-    "MethodPlugin": "bnpbench.suite",
-    "NetworkPlugin": "bnpbench.suite",
+    "InitializationPlugin": "bnpbench.initializations.base",
+    "Ink": "bnpbench.methods.base",
+    "MethodPlugin": "bnpbench.methods.base",
+    "Misfit": "bnpbench.sites",
+    "NetworkPlugin": "bnpbench.networks.base",
+    "Normalization": "bnpbench.sites",
+    "OptimizerPlugin": "bnpbench.optimizers.base",
+    "Preconditioner": "bnpbench.methods.base",
+    "Published": "bnpbench.methods.base",
     "Results": "bnpbench.results",
+    "SchedulePlugin": "bnpbench.schedules.base",
+    "Site": "bnpbench.sites",
     "Suite": "bnpbench.suite",
+    "Training": "bnpbench.methods.preconditioning",
     "compare": "bnpbench.report",
     "load_suite": "bnpbench.suite",
     "read_results": "bnpbench.results",
-    "run_suite": "bnpbench.execution.runner",
+    "run_suite": "bnpbench.execution.run",
     "verify": "bnpbench.theory",
 }
 
 __all__ = [
     "BNP",
+    "DataShape",
     "DatasetPlugin",
+    "Decay",
     "FlopCount",
+    "InitializationPlugin",
+    "Ink",
     "MethodPlugin",
+    "Misfit",
     "NetworkPlugin",
+    "Normalization",
+    "OptimizerPlugin",
+    "Preconditioner",
+    "Published",
     "Results",
+    "SchedulePlugin",
+    "Site",
     "Suite",
+    "Training",
     "compare",
     "load_suite",
     "read_results",

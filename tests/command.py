@@ -21,6 +21,40 @@ threads = 1
 method = ["vanilla", "bnp"]
 seed = [1, 2]
 """
+LONG = """
+name = "long"
+[train]
+dataset = { kind = "synthetic", shape = [12], train = 3000, test = 50, classes = 4 }
+network = { kind = "fc", hidden = [9, 8] }
+optimizer = { kind = "sgd", lr = 0.01, momentum = 0.9 }
+method = "bnp"
+batch_size = 1
+epochs = 4
+threads = 1
+"""
+
+
+def numbers(start: int, before: str = "", after: str = "") -> str:
+    """A TOML list of a thousand numbers, one a line."""
+    return "[" + ",\n".join(f"{before}{n}{after}" for n in range(start, start + 1000)) + "]"
+
+
+# Suites that are refused, and words of the message.
+WRONG = {
+    "misspelt key": (SUITE.replace("epochs = 2", "epoch = 2"), ("tiny.toml:8", "epoch", "epochs")),
+    "unknown method": (SUITE.replace('"bnp"', '"bpn"'), ("tiny.toml:11", "bpn", "bnp")),
+    "scalar axis": (SUITE.replace("seed = [1, 2]", "seed = 1"), ("tiny.toml:12", "seed", "list")),
+    "batch above data": (
+        SUITE.replace("batch_size = 10", "batch_size = 1000"),
+        ("tiny.toml:7", "batch_size", "1,000", "203"),
+    ),
+    "long dotted key": (SUITE + "a." * 20_000 + "b = 1\n", ("tiny.toml", "2,000 characters")),
+    "nested brackets": (SUITE + "x = " + "[" * 500 + "]" * 500 + "\n", ("tiny.toml", "nest")),
+    "a million cells": (
+        SUITE.replace("seed = [1, 2]", f"seed = {numbers(0)}\nnetwork.hidden = {numbers(1, '[', ']')}"),
+        ("tiny.toml", "10,000"),
+    ),
+}
 
 
 def bnpbench(

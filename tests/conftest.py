@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -11,6 +12,26 @@ SLOW = {"execution", "cli", "training", "profiling"}  # folders whose files take
 
 torch.set_num_threads(1)  # the tensors are small: a second thread would only wait
 gc.freeze()  # every epoch begins with a collection, which need not look at what was imported
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--renew-snapshots", action="store_true", help="Store what the chosen tests see instead of comparing with it."
+    )
+
+
+@pytest.fixture
+def snapshot(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compares text with a file in the folder ``snapshots`` beside the test; ``--renew-snapshots`` stores it anew."""
+
+    def check(name: str, text: str) -> None:
+        path = request.path.parent / "snapshots" / name
+        if request.config.getoption("--renew-snapshots"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert text == path.read_text(encoding="utf-8"), f"{path} holds something else"
+
+    return check
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.report.made_results import Made, epochs
+from tests.support.made_results import Made, epochs
 
 README = Path(__file__).parents[1] / "README.md"
 

@@ -28,11 +28,12 @@ from torch import Tensor
 # float32 mean stays far below what a variance of 1e-8 times the squared mean would notice; longer inputs go in pieces.
 _ROWS_PER_PASS = 8192
 
-# So many rows a compiled step adds up at once: all rows of a column at once would cost it a page each.
+# A compiled step adds up so many rows at a time. Generated code goes down a column, and over all rows at once each
+# element would lie in another page of memory.
 _ROWS_PER_BLOCK = 16
 
-# From so many examples and numbers on the places of a convolution's input are taken for columns.
-_EXAMPLES_OF_COLUMNS, _NUMBERS_OF_COLUMNS = 16, 2**16
+# From so many examples and elements on, each position of a convolution's input is first taken as a column of its own.
+_EXAMPLES_FOR_COLUMNS, _ELEMENTS_FOR_COLUMNS = 16, 2**16
 
 
 def batch_statistics(
@@ -49,7 +50,7 @@ def batch_statistics(
     Returns:
         Mean and variance, both (n,), in float32 or wider whatever the dtype of the input.
     """
-    activations = widened(activations.detach())
+    activations = at_least_float32(activations.detach())
     channels = activations.shape[channel_dim]
     if activations.numel() == channels:  # one row
         mean = activations.reshape(channels).clone()
@@ -71,7 +72,7 @@ def pool_statistics(means: Tensor, variances: Tensor, rows: Sequence[int] | Tens
     Returns:
         Mean and population variance, both (n,). Nothing cancels: only differences of means are squared.
     """
-    # The host's are filled in on the device: a copy cannot be captured.
+    # Counts that the host knows are filled in on the device, because a copy to it cannot be captured in a CUDA graph.
     counts = (rows if isinstance(rows, Tensor) else torch.cat([means.new_full((1,), n) for n in rows])).to(means.dtype)
     shares = (counts / counts.sum()).unsqueeze(1)
     mean = (shares * means).sum(0)
@@ -79,39 +80,60 @@ def pool_statistics(means: Tensor, variances: Tensor, rows: Sequence[int] | Tens
 
 
 def update_running(running: Tensor, batch: Tensor, rho: float) -> Tensor:
-    """Step 2, in place: ``running <- rho running + (1 - rho) batch``, of means and of variances alike; returns it.
+    """Step 2, in place: ``running <- rho running + (1 - rho) batch``, of means and of variances alike.
 
     The running mean starts at 0 and the running variance at 1; there is no correction of that bias.
+
+    Args:
+        running: running means or variances, (n,); overwritten.
+        batch: those of the mini-batch, (n,).
+        rho: weight of the past, from 0 to 1.
+
+    Returns:
+        ``running``.
     """
     return running.lerp_(batch, 1.0 - rho)
 
 
 def damped_variance(variance: Tensor, eps1: float = 1e-2, eps2: float = 1e-4, groups: int = 1) -> Tensor:
-    """Step 3: ``sigma~^2 = sigma^2 + eps1 max(sigma^2) + eps2``, a new tensor (n,).
+    """Step 3: ``sigma~^2 = sigma^2 + eps1 max(sigma^2) + eps2``.
 
-    In a grouped convolution each group is a layer of its own, with its own maximum.
+    Args:
+        variance: sigma^2, (n,).
+        eps1: damping relative to the largest variance.
+        eps2: absolute damping.
+        groups: of a convolution. Each is a layer of its own, with its own maximum; ``groups`` divides n.
+
+    Returns:
+        sigma~^2, (n,).
     """
     by_group = variance.reshape(groups, -1)
     return torch.flatten(by_group + (by_group.amax(1, keepdim=True) * eps1 + eps2))
 
 
 def dense_scale(features: int | Tensor, batch_size: float | Tensor) -> float | Tensor:
-    """Step 3: ``q^2 = max(n / N, 1)`` of a dense layer; a tensor where an argument is one.
+    """Step 3: ``q^2 = max(n / N, 1)`` of a dense layer.
 
     Args:
         features: n, the width of the layer's input.
         batch_size: N, the number of rows, pooled over calls, micro-batches and ranks.
+
+    Returns:
+        q^2; a tensor where an argument is one.
     """
     return _larger(features / batch_size, 1.0)
 
 
 def conv_scale(inputs: int | Tensor, batch_size: float | Tensor, positions: float | Tensor) -> float | Tensor:
-    """Step 3: ``q^2 = max(c k^2 / N, sqrt(positions))`` of a convolution; a tensor where an argument is one.
+    """Step 3: ``q^2 = max(c k^2 / N, sqrt(positions))`` of a convolution.
 
     Args:
         inputs: c k^2, the input channels of one group times the taps of the kernel.
         batch_size: N, the number of examples, pooled.
         positions: *output* positions of one example, the rows of the convolution as a matrix (r s where it is "same").
+
+    Returns:
+        q^2; a tensor where an argument is one.
     """
     return _larger(inputs / batch_size, positions**0.5)
 
@@ -214,8 +236,12 @@ def precondition_conv_(
     return weight_grad, bias_grad
 
 
-def widened(tensor: Tensor) -> Tensor:
-    """The tensor in float32 or wider: what statistics are computed and kept in, and a loss, whatever autocast does."""
+def at_least_float32(tensor: Tensor) -> Tensor:
+    """The tensor in float32, or as it is where that is as wide: the precision of statistics and losses under autocast.
+
+    Args:
+        tensor: of any shape, in a floating-point dtype.
+    """
     return tensor.float() if tensor.dtype.itemsize < 4 else tensor
 
 
@@ -254,13 +280,13 @@ def _statistics_of_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
 def _statistics_of_planes(activations: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of the channels of contiguous (N, c, r, ...).
 
-    BN's kernel for such tensors goes number by number, the one for (R, n) by vectors; so where there are many numbers
-    each place of the planes is a column first.
+    On the CPU, BN's kernel for such tensors works element by element, and its kernel for (R, n) is vectorized. So large
+    inputs are taken as (N, c r ...), and the statistics of a channel's positions are then pooled.
     """
-    many = len(activations) >= _EXAMPLES_OF_COLUMNS and activations.numel() >= _NUMBERS_OF_COLUMNS
-    if not (activations.is_cpu and many):
+    large = len(activations) >= _EXAMPLES_FOR_COLUMNS and activations.numel() >= _ELEMENTS_FOR_COLUMNS
+    if not (activations.is_cpu and large):
         return _in_passes(activations)
-    mean, variance = (places.view(activations.shape[1], -1).t() for places in _in_passes(activations.flatten(1)))
+    mean, variance = (found.view(activations.shape[1], -1).t() for found in _in_passes(activations.flatten(1)))
     return pool_statistics(mean, variance, mean.new_ones(len(mean)))
 
 
@@ -274,7 +300,7 @@ def _in_passes(activations: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _one_pass(activations: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and variance of dimension 1, by BN's own kernel where it exists: centred, and up to 70 times var_mean's."""
+    """Mean and variance of dimension 1, by BN's own kernel where it exists: up to 70 times as fast as ``var_mean``."""
     if activations.is_cpu or (activations.is_cuda and not torch.compiler.is_compiling()):
         mean, variance = torch.batch_norm_update_stats(activations, None, None, 0.0)
         return mean, variance
@@ -291,7 +317,7 @@ def _shifted_sums(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _sum_of_rows(rows: Tensor) -> Tensor:
-    """The sum over rows, of blocks of them first."""
+    """The sum over rows, in blocks."""
     whole = len(rows) // _ROWS_PER_BLOCK * _ROWS_PER_BLOCK
     blocks = torch.unflatten(rows[:whole], 0, (whole // _ROWS_PER_BLOCK, _ROWS_PER_BLOCK))
     return blocks.sum(1).sum(0) + rows[whole:].sum(0)

@@ -6,50 +6,93 @@ An addition, subtraction, multiplication or division of numbers is one operation
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from bnpbench.bnp.hook import input_of
+from bnpbench.bnp.layer import Counts, Layer, input_of
 from bnpbench.bnp.preconditioner import BNP
 
 
 def bnp_flops(n_in: int, n_out: int, batch: int) -> int:
-    """Proposition 6: ``4nN + 6nn' + 2n' + 8n`` for a dense layer n -> n' and N rows."""
+    """BNP on a dense layer: ``4nN + 6nn' + 2n' + 8n`` operations a step.
+
+    Args:
+        n_in, n_out: n and n', the layer's width before and after.
+        batch: N, the rows of a mini-batch.
+
+    Returns:
+        Operations.
+
+    Source: Proposition 6.
+    """
     return conv_bnp_flops(n_in, n_out, taps=1, rows=batch)
 
 
 def conv_bnp_flops(channels_in: int, channels_out: int, *, taps: int, rows: int, groups: int = 1) -> int:
-    """Algorithm 3, counted as Proposition 6 counts: ``4cNrs + 6(c/groups)k^2c' + 2c' + 8c``.
+    """BNP on a convolution: ``4cNrs + 6(c/groups)k^2c' + 2c' + 8c`` operations a step.
 
     Args:
         channels_in, channels_out: c and c'.
         taps: k^2, of the kernel.
         rows: N r s, examples times *input* positions.
         groups: each is a layer of its own.
+
+    Returns:
+        Operations.
+
+    Source: Algorithm 3, counted as Proposition 6 counts.
     """
     weights = channels_in // groups * taps * channels_out
     return 4 * channels_in * rows + 6 * weights + 2 * channels_out + 8 * channels_in
 
 
 def lean_bnp_flops(n_in: int, n_out: int, batch: int) -> int:
-    """``8nN + 2n'N + 9n + 2n'``: BNP where the centred, scaled activations replace the raw ones in the backward pass.
+    """BNP in its lean form on a dense layer: ``8nN + 2n'N + 9n + 2n'`` operations a step.
 
-    Not in the paper; equal to Algorithm 2 in its result.
+    The centred, scaled activations take the place of the raw ones in the backward pass (:mod:`bnpbench.bnp.lean`).
+
+    Args:
+        n_in, n_out: n and n', the layer's width before and after.
+        batch: N, the rows of a mini-batch.
+
+    Returns:
+        Operations.
+
+    Source: not in the paper; equal to Algorithm 2 in its result.
     """
     return 8 * n_in * batch + 2 * n_out * batch + 9 * n_in + 2 * n_out
 
 
 def bn_flops(n: int, batch: int) -> int:
-    """BN on vectors of length n, as the paper counts it: ``32nN + 4n`` (its backward formula evaluated literally)."""
+    """BN on vectors of length n, as the paper counts it: ``32nN + 4n`` operations a step, forward and backward.
+
+    Args:
+        n: features.
+        batch: N, the rows of a mini-batch.
+
+    Returns:
+        Operations.
+
+    Source: section 3.4, where the textbook's formula of the backward pass is evaluated as it is written.
+    """
     return 32 * n * batch + 4 * n
 
 
 def usual_bn_flops(n: int, batch: int) -> int:
-    """BN with the usual backward, dx = (gamma / sigma)(dy - dbeta / N - x^ dgamma / N): ``15nN + 8n``."""
+    """BN with the usual backward pass: ``15nN + 8n`` operations a step, forward and backward.
+
+    Args:
+        n: features.
+        batch: N, the rows of a mini-batch.
+
+    Returns:
+        Operations.
+
+    Source: by counting dx = (gamma / sigma)(dy - dbeta / N - x^ dgamma / N) with dbeta and dgamma.
+    """
     return 15 * n * batch + 8 * n
 
 
@@ -80,9 +123,15 @@ class LayerShape:
 
 
 def predicted(shape: LayerShape) -> int:
-    """Operations of BNP on one layer: Proposition 6 or its like for convolutions.
+    """BNP on one layer, by :func:`conv_bnp_flops`.
 
     Without a bias the Sherman-Morrison form takes ``2c`` operations on vectors in place of step 5's ``2c'``.
+
+    Args:
+        shape: of a tracked layer, and the rows of a step.
+
+    Returns:
+        Operations.
     """
     flops = conv_bnp_flops(
         shape.channels_in, shape.channels_out, taps=shape.taps, rows=shape.rows_in, groups=shape.groups
@@ -101,16 +150,17 @@ def tracked_shapes(bnp: BNP, model: nn.Module, example: Tensor) -> list[LayerSha
     Returns:
         One shape per layer that the forward pass calls; several calls of a layer add up.
     """
-    calls: dict[str, list[tuple[int, int, int]]] = {}
+    modules = dict(model.named_modules())
+    layers = {name: Layer(name, modules[name]) for name in bnp.layers}
+    calls: dict[str, list[Counts]] = {}
 
-    def recorder(name: str) -> Any:
-        def record(module: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor) -> None:
-            calls.setdefault(name, []).append(_rows(module, input_of(args, kwargs), output))
+    def recorder(layer: Layer) -> Callable[[nn.Module, tuple[Tensor, ...], dict[str, Tensor], Tensor], None]:
+        def record(_: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor) -> None:
+            calls.setdefault(layer.name, []).append(layer.counts(input_of(args, kwargs), output))
 
         return record
 
-    modules = dict(model.named_modules())
-    handles = [modules[name].register_forward_hook(recorder(name), with_kwargs=True) for name in bnp.layers]
+    handles = [layer.module.register_forward_hook(recorder(layer), with_kwargs=True) for layer in layers.values()]
     tensors = {name: tensor.detach().to("meta") for name, tensor in (*model.named_parameters(), *model.named_buffers())}
     try:
         with torch.no_grad():
@@ -118,24 +168,19 @@ def tracked_shapes(bnp: BNP, model: nn.Module, example: Tensor) -> list[LayerSha
     finally:
         for handle in handles:
             handle.remove()
-    return [_shape(name, modules[name], calls[name]) for name in bnp.layers if name in calls]
+    return [_shape(layers[name], calls[name]) for name in bnp.layers if name in calls]
 
 
-def _rows(module: nn.Module, inputs: Tensor, output: Tensor) -> tuple[int, int, int]:
-    """Rows of the input, examples, rows of the output."""
-    if isinstance(module, nn.Linear):
-        rows = inputs.numel() // module.in_features
-        return rows, rows, rows
-    assert isinstance(module, (nn.Conv1d, nn.Conv2d, nn.Conv3d))
-    outputs = output.numel() // module.out_channels
-    return inputs.numel() // module.in_channels, outputs // math.prod(output.shape[-len(module.kernel_size) :]), outputs
-
-
-def _shape(name: str, module: nn.Module, calls: list[tuple[int, int, int]]) -> LayerShape:
+def _shape(layer: Layer, calls: list[Counts]) -> LayerShape:
     rows, examples, outputs = (sum(counts) for counts in zip(*calls, strict=True))
-    bias, positions = module.bias is not None, outputs // examples
-    if isinstance(module, nn.Linear):
-        return LayerShape(name, module.in_features, module.out_features, 1, 1, rows, examples, positions, bias)
-    assert isinstance(module, (nn.Conv1d, nn.Conv2d, nn.Conv3d))
-    channels, taps = (module.in_channels, module.out_channels), math.prod(module.kernel_size)
-    return LayerShape(name, *channels, taps, module.groups, rows, examples, positions, bias)
+    return LayerShape(
+        name=layer.name,
+        channels_in=layer.channels,
+        channels_out=layer.weight.shape[0],
+        taps=layer.taps,
+        groups=layer.groups,
+        rows_in=rows,
+        examples=examples,
+        positions=outputs // examples,
+        bias=layer.module.bias is not None,
+    )

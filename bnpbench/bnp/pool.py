@@ -1,42 +1,41 @@
 """The rows whose gradients are in a layer's ``.grad``: what one BNP step takes its statistics from.
 
 A call of a layer counts when a gradient reaches its output, and stays in the pool as long as that gradient stays in
-``.grad``. The forward pass computes the statistics of a call; a hook on its autograd node notes that a gradient passed;
-at the end of that backward pass, and again before the next one and before a step, ``weight.grad`` is compared with what
-it was, so that the pool holds what ``.grad`` holds. Where a backward pass is itself differentiated (``create_graph``),
-a gradient that comes back through it counts too: it reaches the weight without passing the output.
+``.grad``. The forward pass computes the statistics of a call; a hook on its autograd node notes that a gradient passed.
+At the end of that backward pass, before the next one and before a step, ``weight.grad`` is compared with what it was,
+so that the pool holds the rows of what ``.grad`` holds. Where a backward pass is itself differentiated
+(``create_graph``), a gradient that comes back through it counts too: it reaches the weight without passing the output.
 """
 
 from __future__ import annotations
 
-import math
 import warnings
 import weakref
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import Variable
 from torch.utils import checkpoint
 
-from bnpbench.bnp.algorithms import batch_statistics, conv_scale, dense_scale, pool_statistics, widened
+from bnpbench.bnp.algorithms import at_least_float32, pool_statistics
+from bnpbench.bnp.layer import Counts, Layer, input_of
+from bnpbench.bnp.lean import LeanState
+from bnpbench.bnp.running import Running
 from bnpbench.errors import StatisticsError
 
-if TYPE_CHECKING:
-    from bnpbench.bnp.running import Running
-
-# So often the weights may change on gradients that were not preconditioned before that is taken for a mistake: methods
-# that step aside and back (sharpness-aware minimization) do it once or twice a step.
+# When the weights have changed so many times on gradients that were not preconditioned, that is taken for a mistake.
+# Methods that step aside and back (sharpness-aware minimization) change them once or twice before a step.
 _RAW_STEPS = 3
 
-
 _graph_task, _NO_TASK = torch._C._current_graph_task_id, -1
-_strided = torch.strided
+_transform = torch._C._functorch.peek_interpreter_stack
 
 
-class Gradient:
-    """A ``.grad`` as it was at some moment, without keeping it alive."""
+class GradVersion:
+    """Which tensor ``.grad`` was at some moment, and at which version; it does not keep that tensor alive."""
 
     __slots__ = ("reference", "version")
 
@@ -44,77 +43,32 @@ class Gradient:
         self.reference = None if grad is None else weakref.ref(grad)
         self.version = 0 if grad is None else grad._version
 
-    def was(self, grad: Tensor | None) -> bool:
-        """Whether it is the tensor ``grad``, whatever was written to that since."""
+    def same_tensor(self, grad: Tensor | None) -> bool:
+        """Whether it was the tensor ``grad``, whatever was written to that since."""
         return grad is None if self.reference is None else self.reference() is grad
 
-    def is_still(self, grad: Tensor | None) -> bool:
-        """Whether it is ``grad``, not written to since."""
-        return self.was(grad) and (grad is None or self.version == grad._version)
-
-
-class Arrivals:
-    """The calls of one layer that one backward pass went through, and the layer's ``.grad`` before that."""
-
-    __slots__ = ("before", "calls")
-
-    def __init__(self, before: Gradient) -> None:
-        self.before = before
-        self.calls: dict[Call, None] = {}
-
-
-class Backward:
-    """The backward passes under way; with reentrant checkpointing one runs inside another.
-
-    Args:
-        watched: whether calls wait for their gradient; else they join the pool at the forward pass, unless that is run
-            inside a backward pass.
-    """
-
-    def __init__(self, watched: bool) -> None:
-        self.watched = watched
-        self.passes: dict[int, dict[Layer, Arrivals]] = {}
-        self.accumulates = False  # whether any backward pass has added to an earlier one's gradient
-        self.warned = False  # of steps without preconditioning
-
-    def note(self, call: Call) -> None:
-        """A gradient reached the output of ``call``."""
-        task = _graph_task()
-        arrivals = self.passes.get(task)
-        if arrivals is None:
-            arrivals = self.passes[task] = {}
-            Variable._execution_engine.queue_callback(partial(self.finish, task))
-        of_layer = arrivals.get(call.layer)
-        if of_layer is None:
-            of_layer = arrivals[call.layer] = Arrivals(Gradient(call.layer.settle(accumulating=True)))
-        of_layer.calls[call] = None
-
-    def finish(self, task: int) -> None:
-        """That backward pass has ended: every gradient it computed is in ``.grad``."""
-        for layer, arrivals in self.passes.pop(task, {}).items():
-            layer.deliver(arrivals)
+    def unchanged(self, grad: Tensor | None) -> bool:
+        """Whether it was ``grad``, and nothing was written to that since."""
+        return self.same_tensor(grad) and (grad is None or self.version == grad._version)
 
 
 class Call:
     """One call of a layer: statistics of its rows. ``variance`` is None where there is a single row."""
 
-    __slots__ = ("examples", "layer", "mean", "outputs", "rows", "variance")
+    __slots__ = ("counts", "mean", "pool", "variance")
 
-    def __init__(
-        self, layer: Layer, mean: Tensor, variance: Tensor | None, rows: int, examples: int, outputs: int
-    ) -> None:
-        self.layer, self.mean, self.variance = layer, mean, variance
-        self.rows, self.examples, self.outputs = rows, examples, outputs  # outputs: rows of the layer as a matrix
+    def __init__(self, pool: Pool, mean: Tensor, variance: Tensor | None, counts: Counts) -> None:
+        self.pool, self.mean, self.variance, self.counts = pool, mean, variance, counts
 
     def __call__(self, grad_outputs: tuple[Tensor | None]) -> tuple[Tensor] | None:
         """The hook on the autograd node of the call."""
         (grad,) = grad_outputs
         if grad is None:  # a Function below gave none
             return None
-        self.layer.backward.note(self)
+        self.pool.pools.note(self)
         if not torch.is_grad_enabled():
             return None
-        passed: Tensor = _Passed.apply(grad, self.layer.weight, self)
+        passed: Tensor = _Passed.apply(grad, self.pool.layer.weight, self)
         return (passed,)
 
 
@@ -131,94 +85,73 @@ class _Passed(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        ctx.call.layer.backward.note(ctx.call)
+        ctx.call.pool.pools.note(ctx.call)
         return grad, None, None
 
 
-class Layer:
-    """A tracked layer and its pool. ``running_mean`` and the like are views into one tensor of all layers.
+class Arrivals:
+    """The calls of one layer that one backward pass went through, and the layer's ``.grad`` before that."""
+
+    __slots__ = ("before", "calls")
+
+    def __init__(self, before: GradVersion) -> None:
+        self.before = before
+        self.calls: dict[Call, None] = {}
+
+
+class Pool:
+    """The rows of one layer since the last step.
+
+    Args:
+        layer: whose rows they are.
+        pools: of all layers.
 
     Attributes:
-        running: the running values of all layers on its device.
-        pool: calls whose gradients are in ``.grad``. A call's share is None, or a 0-d device tensor, 1 or 0, where
-            only the device knows whether ``.grad`` was zeroed in place since.
-        late: calls of a backward pass that left ``.grad`` alone: one to the inputs only, or one by
-            ``torch.autograd.grad`` whose result is about to be put there.
-        known: ``.grad`` when it was last known to hold the gradients of the whole pool.
-        was_alive: whether that had a nonzero, on the device; None if nobody has looked.
-        uncertain: whether any call has a share that only the device knows.
-        preconditioned: whether ``.grad`` came preconditioned out of the backward pass, in the lean form.
-        plain: whether a layer of the lean form was called in a way that is not lean, since the last step.
-        version: the weight's, when the pool got its first call.
-        raw_steps: how often the weight changed while calls were in the pool, since the last step.
-        compiled_sums: shifted sums of calls inside compiled modules, ``[S1 | S2 | rows, examples, outputs]``.
-        sums_version: of that tensor, when it was last zero.
+        calls: those whose gradients are in ``.grad``, each with None; or with a 0-d device tensor, 1 or 0, where only
+            the device knows whether ``.grad`` was zeroed in place since.
+        on_device: whether the second holds for any call.
     """
 
-    running: Running
-    running_mean: Tensor
-    running_variance: Tensor
-
-    def __init__(self, name: str, module: nn.Module, backward: Backward) -> None:
-        self.name, self.module, self.backward = name, module, backward
-        self.parameters: dict[str, Any] = module._parameters  # by-passes Module.__getattr__, once per call and step
-        self.spatial_dims = 0
-        self.groups = self.taps = 1
-        if isinstance(module, nn.Linear):
-            self.channels = module.in_features
-        else:
-            assert isinstance(module, (nn.Conv1d, nn.Conv2d, nn.Conv3d))
-            self.spatial_dims = len(module.kernel_size)
-            self.channels, self.groups, self.taps = module.in_channels, module.groups, math.prod(module.kernel_size)
-        self.inputs = self.channels // self.groups * self.taps
-        self.compiled_sums = self.weight.new_zeros(2 * self.channels + 3, dtype=torch.float64)
-        self.pool: dict[Call, Tensor | None] = {}
-        self.late: Arrivals | None = None
-        self.known = Gradient(None)
-        self.was_alive: Tensor | None = None
-        self.scales: dict[tuple[int, int], float | Tensor] = {}
-        self.uncertain = self.preconditioned = self.plain = False
-        self.version = self.raw_steps = self.sums_version = 0
-
-    @property
-    def weight(self) -> Tensor:
-        try:
-            weight: Tensor = self.parameters["weight"]
-        except KeyError:
-            raise self._changed("weight") from None
-        return weight
-
-    @property
-    def bias_grad(self) -> Tensor | None:
-        try:
-            bias: Tensor | None = self.parameters["bias"]
-        except KeyError:
-            raise self._changed("bias") from None
-        return bias.grad if bias is not None and bias.requires_grad else None
+    def __init__(self, layer: Layer, pools: Pools) -> None:
+        self.layer, self.pools = layer, pools
+        self.calls: dict[Call, Tensor | None] = {}
+        self.on_device = False
+        # The calls of a backward pass that left .grad alone: one to the inputs only, or one by torch.autograd.grad
+        # whose result is about to be put there.
+        self._undelivered: Arrivals | None = None
+        self._grad = GradVersion(None)  # when it was last known to hold the gradients of the whole pool
+        self._had_nonzero: Tensor | None = None  # whether that had a nonzero, on the device; None: nobody has looked
+        self._weight_version = 0  # when the pool got its first call
+        self._raw_steps = 0  # how often the weight changed while calls were in the pool
+        # Of calls inside compiled modules, end to end: sums of the rows minus the running mean (n,), of the squares of
+        # that (n,), and counts (3,). Whether there are any tells the tensor's version: checkpointed code may not set a
+        # flag.
+        self._compiled_sums = layer.weight.new_zeros(2 * layer.channels + 3, dtype=torch.float64)
+        self._compiled_version = 0  # of that tensor, when it was last zero
 
     @property
     def has_rows(self) -> bool:
-        return bool(self.pool) or self.compiled
+        return bool(self.calls) or self.has_compiled
 
     @property
-    def compiled(self) -> bool:
-        """Whether there are calls inside compiled modules. No flag, because checkpointed code may not set one."""
-        return self.compiled_sums._version != self.sums_version
+    def has_compiled(self) -> bool:
+        """Whether there are calls inside compiled modules."""
+        return self._compiled_sums._version != self._compiled_version
 
     def observe(self, inputs: Tensor, output: Tensor) -> None:
         """Forward pass: take the statistics of a call, and count it once a gradient reaches its output."""
         # Inside a backward pass checkpointed calls are recomputed. Those of non-reentrant checkpointing were counted
         # before and have a node that no gradient passes; those of the reentrant kind count now, when one does.
-        waits = self.backward.watched or _graph_task() != _NO_TASK
-        if self.running.terms is not None and not waits:
-            self.running.begin_anew()
-        rows, examples, outputs = self._counts(inputs, output)
-        if rows == 0:
+        waits = self.pools.watched or _graph_task() != _NO_TASK
+        if self.pools.lean.terms and not waits:
+            self.pools.begin_anew()
+        counts = self.layer.counts(inputs, output)
+        if counts.rows == 0:
             return
-        if rows == 1:
-            call = Call(self, widened(inputs.detach()).reshape(-1).clone(), None, rows, examples, outputs)
+        if counts.rows == 1:
+            call = Call(self, at_least_float32(inputs.detach()).reshape(-1).clone(), None, counts)
         else:
-            call = Call(self, *self._statistics(inputs), rows, examples, outputs)
+            call = Call(self, *self.layer.statistics(inputs), counts)
         if not waits:
             self._join({call: None})
             return
@@ -229,29 +162,30 @@ class Layer:
 
     def observe_compiled(self, inputs: Tensor, output: Tensor) -> None:
         """The same inside a compiled module, where autograd nodes have no hooks: the rows join at once."""
-        rows, examples, outputs = self._counts(inputs, output)
-        if rows == 0:
+        counts = self.layer.counts(inputs, output)
+        if counts.rows == 0:
             return
-        mean, variance = self._statistics(inputs)
-        shift = mean.double() - self.running_mean.to(mean.device, torch.float64)  # elsewhere, if the model just moved
-        counts = [shift.new_full((1,), count) for count in (rows, examples, outputs)]
-        sums = torch.cat([shift * rows, (variance.double() + shift.square()) * rows, *counts])
-        add_unless_recomputed(self.compiled_sums, sums.to(self.compiled_sums.device))
+        mean, variance = self.layer.statistics(inputs)
+        running_mean = self.pools.running.mean[self.layer.name]
+        shift = mean.double() - running_mean.to(mean.device, torch.float64)  # elsewhere, if the model just moved
+        sums = [shift * counts.rows, (variance.double() + shift.square()) * counts.rows]
+        sums += [shift.new_full((1,), count) for count in counts]
+        add_unless_recomputed(self._compiled_sums, torch.cat(sums).to(self._compiled_sums.device))
 
     def deliver(self, arrivals: Arrivals) -> None:
         """End of a backward pass: take its calls into the pool if their gradients are in ``.grad``."""
-        grad = self.weight.grad
-        if arrivals.before.is_still(grad):
-            self.late = arrivals
-        else:
-            if self.running.terms is not None:
-                raise StatisticsError(
-                    f"layer {self.name!r} was called inside the backward pass, by reentrant checkpointing, when the "
-                    "statistics of this step were final already, for the lean form: use_reentrant=False, or no lean="
-                )
-            self._join(arrivals.calls)
-            self.known = Gradient(grad)
-            self.was_alive = has_nonzero(grad, self.bias_grad) if self.backward.accumulates else None
+        grad = self.layer.weight.grad
+        if arrivals.before.unchanged(grad):
+            self._undelivered = arrivals
+            return
+        if self.layer in self.pools.lean.terms:
+            raise StatisticsError(
+                f"layer {self.layer.name!r} was called inside the backward pass, by reentrant checkpointing, when the "
+                "statistics of this step were final already, for the lean form: use_reentrant=False, or no lean="
+            )
+        self._join(arrivals.calls)
+        self._grad = GradVersion(grad)
+        self._had_nonzero = has_nonzero(grad, self.layer.bias_grad) if self.pools.accumulates else None
 
     def settle(self, accumulating: bool = False) -> Tensor | None:
         """Bring the pool in line with ``.grad``, which anybody may have changed since the last backward pass.
@@ -263,144 +197,222 @@ class Layer:
         Returns:
             ``weight.grad``.
         """
-        weight = self.weight
+        weight = self.layer.weight
         grad = weight.grad
-        if self.pool and weight._version != self.version:
+        if self.calls and weight._version != self._weight_version:
             self._notice_raw_step()
         if grad is None:
-            self.pool.clear()
-            self.late, self.uncertain = None, False
-        if grad is None or not self.backward.watched:
+            self.calls.clear()
+            self._undelivered, self.on_device = None, False
+        if grad is None or not self.pools.watched:
             return grad
-        if self.late is not None and not self.late.before.is_still(grad):
-            self._join(self.late.calls)
-            if not self.late.before.was(grad):
-                self.known, self.was_alive = Gradient(grad), None
-        self.late = None
-        touched = not self.known.is_still(grad)  # unscaled, clipped, reduced or zeroed: only the device knows
-        if self.pool and (touched or accumulating):
-            self.backward.accumulates |= accumulating
-            alive = has_nonzero(grad, self.bias_grad)
-            if not touched and self.was_alive is not None:
-                alive = alive | ~self.was_alive  # a gradient that came as zero was not dropped
-            self.was_alive = alive
-            self.pool = {call: alive if share is None else share * alive for call, share in self.pool.items()}
-            self.uncertain = True
-            self.known = Gradient(grad)
+        if self._undelivered is not None and not self._undelivered.before.unchanged(grad):
+            self._join(self._undelivered.calls)
+            if not self._undelivered.before.same_tensor(grad):
+                self._grad, self._had_nonzero = GradVersion(grad), None
+        self._undelivered = None
+        touched = not self._grad.unchanged(grad)  # unscaled, clipped, reduced or zeroed: only the device knows
+        if self.calls and (touched or accumulating):
+            if accumulating:
+                self.pools.accumulates = True
+            remains = has_nonzero(grad, self.layer.bias_grad)
+            if not touched and self._had_nonzero is not None:
+                remains = remains | ~self._had_nonzero  # a gradient that came as zero was not dropped
+            self._had_nonzero = remains
+            self.calls = {call: remains if kept is None else kept * remains for call, kept in self.calls.items()}
+            self.on_device = True
+            self._grad = GradVersion(grad)
         return grad
 
     def pooled(self) -> Call:
-        """All calls of the pool as one, where none has a share that only the device knows."""
-        if len(self.pool) == 1:
-            return next(iter(self.pool))
-        calls = list(self.pool)
-        rows = [call.rows for call in calls]
+        """All calls as one; the host must know which are in the pool (not ``on_device`` and none compiled)."""
+        if len(self.calls) == 1:
+            return next(iter(self.calls))
+        calls = list(self.calls)
+        rows = [call.counts.rows for call in calls]
         means = torch.stack([call.mean for call in calls])
         variances = torch.stack([torch.zeros_like(c.mean) if c.variance is None else c.variance for c in calls])
         mean, variance = pool_statistics(means, variances, rows)
-        examples, outputs = sum(call.examples for call in calls), sum(call.outputs for call in calls)
-        return Call(self, mean, variance, sum(rows), examples, outputs)
-
-    def resting(self) -> Call:
-        """The running values, for a step that the layer has no part in."""
-        return Call(self, self.running_mean, self.running_variance, 0, 0, 0)
+        return Call(self, mean, variance, Counts(*map(sum, zip(*(call.counts for call in calls), strict=True))))
 
     def add_shifted_sums(self, first: Tensor, second: Tensor, counts: Tensor) -> None:
-        """Add float64 sums of the pool, shifted by the running mean, to ``first``, ``second`` (n,), ``counts`` (3,)."""
-        for call, share in self.pool.items():
-            shift = call.mean.double() - self.running_mean.double()
+        """Add the sums of all calls, in float64.
+
+        Args:
+            first: takes the sum of the rows minus the running mean, (n,).
+            second: takes the sum of the squares of that, (n,).
+            counts: takes rows, examples and outputs, (3,).
+        """
+        running_mean = self.pools.running.mean[self.layer.name]
+        for call, kept in self.calls.items():
+            shift = call.mean.double() - running_mean.double()
             square = shift.square() if call.variance is None else shift.square() + call.variance
-            one = torch.ones_like(counts[0]) if share is None else share.to(counts.dtype)
-            first.add_(shift * (one * call.rows))
-            second.add_(square * (one * call.rows))
-            for total, count in zip(counts.unbind(), (call.rows, call.examples, call.outputs), strict=True):
+            one = torch.ones_like(counts[0]) if kept is None else kept.to(counts.dtype)
+            first.add_(shift * (one * call.counts.rows))
+            second.add_(square * (one * call.counts.rows))
+            for total, count in zip(counts.unbind(), call.counts, strict=True):
                 total.add_(one * count)
-        if self.compiled:
-            n = self.channels
-            first.add_(self.compiled_sums[:n])
-            second.add_(self.compiled_sums[n : 2 * n])
-            counts.add_(self.compiled_sums[2 * n :])
+        if self.has_compiled:
+            n = self.layer.channels
+            first.add_(self._compiled_sums[:n])
+            second.add_(self._compiled_sums[n : 2 * n])
+            counts.add_(self._compiled_sums[2 * n :])
 
     def empty(self) -> None:
         """Forget all rows: their gradients were used."""
-        self.pool.clear()
-        self.late, self.uncertain, self.preconditioned, self.plain = None, False, False, False
-        self.raw_steps = 0
-        if self.compiled:
-            self.compiled_sums.zero_()
-            self.sums_version = self.compiled_sums._version
+        self.calls.clear()
+        self._undelivered, self.on_device = None, False
+        self._raw_steps = 0
+        if self.has_compiled:
+            self._compiled_sums.zero_()
+            self._compiled_version = self._compiled_sums._version
 
-    def move_sums(self, device: torch.device) -> None:
-        """Follow the model to another device, with the rows of a step under way."""
-        if self.compiled_sums.device == device:
+    def follow(self) -> None:
+        """Move to the device of the weight, with the rows of a step under way."""
+        sums, device = self._compiled_sums, self.layer.weight.device
+        if sums.device == device:
             return
-        moved = torch.zeros_like(self.compiled_sums, device=device)
-        if self.compiled and not self.compiled_sums.is_meta:
-            self.sums_version = -1
-            moved.copy_(self.compiled_sums)
+        moved = torch.zeros_like(sums, device=device)
+        if self.has_compiled and not sums.is_meta:
+            self._compiled_version = -1
+            moved.copy_(sums)
         else:
-            self.sums_version = moved._version
-        self.compiled_sums = moved
-
-    def scale_of(self, call: Call) -> float | Tensor:
-        """q^2 of the pooled rows."""
-        counts = call.examples, call.outputs
-        if counts not in self.scales:
-            if self.spatial_dims:
-                scale = conv_scale(self.inputs, call.examples, call.outputs / call.examples)
-            else:
-                scale = dense_scale(self.channels, call.rows)
-            self.scales = {counts: scale}  # of the last step: most have the same counts
-        return self.scales[counts]
-
-    def _changed(self, name: str) -> StatisticsError:
-        return StatisticsError(
-            f"layer {self.name!r} has no {name} of its own any more: it was pruned or parametrized after BNP was made. "
-            "bnp.remove(), and make BNP afterwards, which leaves such layers alone"
-        )
+            self._compiled_version = moved._version
+        self._compiled_sums = moved
 
     def _join(self, calls: dict[Call, None]) -> None:
         """Take calls into the pool."""
-        version = self.weight._version
-        if self.pool and version != self.version:
+        version = self.layer.weight._version
+        if self.calls and version != self._weight_version:
             self._notice_raw_step()
-        self.version = version
-        self.pool.update(calls)
+        self._weight_version = version
+        self.calls.update(calls)
 
     def _notice_raw_step(self) -> None:
         """The weight has changed while rows wait for ``precondition()``: warn if that goes on."""
-        self.version = self.weight._version
-        self.raw_steps += 1
-        if self.raw_steps == _RAW_STEPS and not self.backward.warned:
-            self.backward.warned = True
+        self._weight_version = self.layer.weight._version
+        self._raw_steps += 1
+        if self._raw_steps == _RAW_STEPS and not self.pools.warned:
+            self.pools.warned = True
             warnings.warn(
-                f"the weight of layer {self.name!r} changed {_RAW_STEPS} times on gradients that BNP did not "
+                f"the weight of layer {self.layer.name!r} changed {_RAW_STEPS} times on gradients that BNP did not "
                 "precondition. Call bnp.precondition() before each optimizer.step(), or bnp.attach(optimizer) once; "
                 "layers to be left alone are named with layers=lambda name, module: ...",
                 stacklevel=2,
             )
 
-    def _statistics(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        if not self.spatial_dims:
-            return batch_statistics(inputs)
-        return batch_statistics(inputs if self._batched(inputs) else inputs.unsqueeze(0), channel_dim=1)
 
-    def _counts(self, inputs: Tensor, output: Tensor) -> tuple[int, int, int]:
-        """Rows of the input, examples, rows of the layer as a matrix."""
-        if inputs.is_nested or inputs.layout is not _strided:
-            kind = "nested" if inputs.is_nested else str(inputs.layout).removeprefix("torch.")
-            raise StatisticsError(
-                f"layer {self.name!r} was called with a {kind} tensor, of which BNP takes no statistics: give it a "
-                "dense one, or leave the layer out with layers=lambda name, module: ..."
-            )
-        rows = inputs.numel() // self.channels
-        if not self.spatial_dims:
-            return rows, rows, rows
-        examples = inputs.shape[0] if self._batched(inputs) else 1
-        return rows, examples, examples * math.prod(output.shape[-self.spatial_dims :])
+class Pools:
+    """The pools of all layers, and the backward passes that are under way.
 
-    def _batched(self, inputs: Tensor) -> bool:
-        return inputs.dim() == self.spatial_dims + 2
+    Args:
+        layers: in the model's order.
+        running: their running values.
+        lean: what the lean form has done since the last step.
+        watched: whether calls wait for their gradient; else they join the pool at the forward pass, unless that is run
+            inside a backward pass.
+
+    Attributes:
+        accumulates: whether any backward pass has added to the gradient of an earlier one.
+        warned: whether there was a warning of steps without preconditioning.
+    """
+
+    def __init__(self, layers: Sequence[Layer], running: Running, lean: LeanState, watched: bool) -> None:
+        self.running, self.lean, self.watched = running, lean, watched
+        self.accumulates = self.warned = False
+        self._passes: dict[int, dict[Pool, Arrivals]] = {}  # several with reentrant checkpointing, one inside another
+        self._of = {layer: Pool(layer, self) for layer in layers}
+
+    def of(self, layers: Iterable[Layer]) -> list[Pool]:
+        """The pools of ``layers``."""
+        return [self._of[layer] for layer in layers]
+
+    def note(self, call: Call) -> None:
+        """A gradient reached the output of ``call``."""
+        task = _graph_task()
+        arrivals = self._passes.get(task)
+        if arrivals is None:
+            arrivals = self._passes[task] = {}
+            Variable._execution_engine.queue_callback(partial(self._finish, task))
+        of_layer = arrivals.get(call.pool)
+        if of_layer is None:
+            of_layer = arrivals[call.pool] = Arrivals(GradVersion(call.pool.settle(accumulating=True)))
+        of_layer.calls[call] = None
+
+    def begin_step(self) -> None:
+        """Forget backward passes that never ended, because they raised."""
+        self._passes.clear()
+
+    def begin_anew(self) -> None:
+        """A forward pass begins after the lean form made the statistics final: forget the rows of all layers.
+
+        Raises:
+            StatisticsError: no step has used the gradients that were preconditioned by them.
+        """
+        self.lean.begin_anew()
+        self.empty()
+
+    def empty(self) -> None:
+        """Forget the rows of all layers."""
+        for pool in self._of.values():
+            pool.empty()
+
+    def follow(self) -> None:
+        """Move to the devices of the weights."""
+        for pool in self._of.values():
+            pool.follow()
+
+    def _finish(self, task: int) -> None:
+        """That backward pass has ended: every gradient it computed is in ``.grad``."""
+        for pool, arrivals in self._passes.pop(task, {}).items():
+            pool.deliver(arrivals)
+
+
+class ForwardHook:
+    """Shows each call in training mode to its layer's pool. A copy or pickle of the module carries :class:`Inert`.
+
+    Args:
+        pool: of the layer.
+        owner: the BNP that made it; the hook does not keep that alive.
+    """
+
+    def __init__(self, pool: Pool, owner: object) -> None:
+        self.pool, self.owner = pool, weakref.ref(owner)
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
+        if not (module.training and output.requires_grad):
+            return
+        inputs = input_of(args, kwargs)
+        if torch.compiler.is_dynamo_compiling():
+            self.pool.observe_compiled(inputs, output)
+        elif _transform() is not None:
+            return  # torch.func: what is differentiated are copies of the parameters, and those have no .grad
+        elif self.pool.layer.weight.requires_grad:
+            self.pool.observe(inputs, output)
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> Inert:
+        return Inert()
+
+    def __reduce__(self) -> tuple[type[Inert], tuple[()]]:
+        return Inert, ()
+
+
+class Inert:
+    """The hook of a copied or unpickled module: it does nothing."""
+
+    def __call__(self, *_: object) -> None:
+        return None
+
+
+def live_hook(module: nn.Module) -> ForwardHook | None:
+    """The hook of a BNP that is still in use, if the module has one; those of discarded ones are taken off."""
+    for key, hook in list(module._forward_hooks.items()):
+        if isinstance(hook, ForwardHook):
+            if hook.owner() is not None:
+                return hook
+            del module._forward_hooks[key]
+            module._forward_hooks_with_kwargs.pop(key, None)
+    return None
 
 
 @torch.library.custom_op("bnpbench::add_unless_recomputed", mutates_args={"sums"})

@@ -12,11 +12,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from bnpbench.bnp.hook import ForwardHook, live_hook
-from bnpbench.bnp.lean import LeanProduct, Linear
-from bnpbench.bnp.pool import Backward, Layer, has_nonzero
-from bnpbench.bnp.running import Options, Running, Terms, autocasts, precondition
-from bnpbench.bnp.tracking import Predicate, Sight, find_layers
+from bnpbench.bnp.layer import Layer, Terms, autocasts
+from bnpbench.bnp.lean import LeanProduct, LeanState, Linear, found
+from bnpbench.bnp.pool import ForwardHook, Pool, Pools, has_nonzero, live_hook
+from bnpbench.bnp.running import Hyperparameters, Running, Section
+from bnpbench.bnp.statistics import has_rows, local_statistics, shifted_sums, statistics_of_sums
+from bnpbench.bnp.tracking import Fingerprint, Predicate, find_layers
 from bnpbench.errors import StatisticsError
 
 
@@ -45,18 +46,17 @@ class BNP:
 
     Statistics are kept in float32, or float64 where a weight is; under autocast and GradScaler too. They follow a model
     that is cast or moved. One whose layers are replaced, tied, pruned, parametrized or sharded needs a new BNP; at the
-    next step that is an error. A NaN or an
-    infinity in a layer's input is not filtered: it stays in the layer's running values and makes its preconditioned
-    gradient non-finite, so that the loss shows it in the next step.
+    next step that is an error. A NaN or an infinity in a layer's input is not filtered: it stays in the layer's running
+    values and makes its preconditioned gradient non-finite, so that the loss shows it in the next step.
 
     Nothing is read back to the host by a step, and what it changes is changed in place, so that a whole step - from the
     forward pass to ``precondition()`` - can be captured in a CUDA graph.
 
     Args:
         model: any module.
-        rho: weight of the past in the running values.
-        eps1: damping relative to the largest variance of the layer.
-        eps2: absolute damping.
+        rho: weight of the past in the running values, from 0 to 1.
+        eps1: damping relative to the largest variance of the layer, at least 0.
+        eps2: absolute damping, at least 0.
         statistics: precondition by the "running" values or by those of the "batch"; the running ones are kept anyway.
         scale: divide by q^2; False takes q^2 = 1.
         center: False takes mu = 0 in steps 4 and 5 (ablation).
@@ -76,6 +76,9 @@ class BNP:
     Attributes:
         layers: names of the tracked layers.
         skipped: names of the modules with parameters that are left alone, with the reason.
+        lean: names of the tracked layers in the lean form.
+        options: rho, eps1 and the others that the arithmetic depends on.
+        process_group: as given.
 
     Raises:
         ValueError: an option out of range; a layer that another BNP tracks.
@@ -110,7 +113,7 @@ class BNP:
             raise ValueError(f"BNP needs rho in [0, 1] and damping of at least 0, not {rho=}, {eps1=}, {eps2=}")
         if lean is not None and count != "forward":
             raise ValueError('the lean form needs its statistics in the backward pass: give count="forward" with it')
-        self.options = Options(rho, eps1, eps2, statistics == "batch", scale, center, standardize)
+        self.options = Hyperparameters(rho, eps1, eps2, statistics == "batch", scale, center, standardize)
         self.process_group = process_group
         self._model, self._wanted = model, layers
         tracked, self.skipped = find_layers(model, layers)
@@ -122,19 +125,19 @@ class BNP:
         if not tracked:
             reasons = "; ".join(f"{name!r}: {reason}" for name, reason in self.skipped.items()) or "it has none"
             warnings.warn(f"BNP tracks no layer of this {type(model).__name__} ({reasons})", stacklevel=2)
-        self._backward = Backward(watched=count == "backward")
-        self._running: list[Running] = []
-        self._layers = [Layer(name, module, self._backward) for name, module in tracked.items()]
-        self._place()
-        self._sight, self._looked = Sight(model, tracked.values()), False
+        self._layers = [Layer(name, module) for name, module in tracked.items()]
+        self._running, self._lean = Running(self._layers), LeanState()
+        self._pools = Pools(self._layers, self._running, self._lean, watched=count == "backward")
+        self._fingerprint, self._looked = Fingerprint(model, tracked.values()), False
         self._handles: list[RemovableHandle] = [
-            layer.module.register_forward_hook(ForwardHook(layer, self), with_kwargs=True) for layer in self._layers
+            pool.layer.module.register_forward_hook(ForwardHook(pool, self), with_kwargs=True)
+            for pool in self._pools.of(self._layers)
         ]
         self._attached: list[RemovableHandle] = []
         for layer in self._layers:
             module = layer.module
             if lean is not None and isinstance(module, Linear) and module.bias is not None and lean(layer.name, module):
-                module.product = LeanProduct(layer, self._finish)
+                module.product = LeanProduct(layer, self._lean, self._running, self._finish)
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -147,7 +150,7 @@ class BNP:
         return tuple(layer.name for layer in self._layers if "product" in layer.module.__dict__)
 
     def __repr__(self) -> str:
-        options = {**vars(self.options), "count": "backward" if self._backward.watched else "forward"}
+        options = {**vars(self.options), "count": "backward" if self._pools.watched else "forward"}
         options["statistics"] = "batch" if options.pop("batch") else "running"
         lines = [f"BNP({', '.join(f'{name}={value!r}' for name, value in options.items())})"]
         shown = [f"{name!r} (lean)" if name in self.lean else repr(name) for name in self.layers]
@@ -171,6 +174,9 @@ class BNP:
 
         Gradients that are clipped before ``step()`` are then clipped raw; to clip preconditioned ones, call
         :meth:`precondition` instead.
+
+        Args:
+            optimizer: with the weights and biases of some of the tracked layers among its parameters.
 
         Returns:
             A handle; its ``remove()`` detaches.
@@ -209,15 +215,18 @@ class BNP:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Copies of the running values: ``<layer>.running_mean`` and ``<layer>.running_var``, each (n,)."""
-        return {key: value.clone() for key, value in self._running_values().items()}
+        return {key: value.clone() for key, value in self._running.state().items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Copy running values in place.
 
+        Args:
+            state: of :meth:`state_dict`, of a model with the same layers; on any device, in any precision.
+
         Raises:
             ValueError: other layers or sizes than this model's.
         """
-        own = self._running_values()
+        own = self._running.state()
         if own.keys() != state.keys():
             missing, unexpected = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
             raise ValueError(f"state of another model: missing {missing}, unexpected {unexpected}")
@@ -233,8 +242,8 @@ class BNP:
             handle.remove()
         self._handles.clear()
         self._attached.clear()
-        for running in self._running:
-            running.forget()
+        self._pools.empty()
+        self._lean.forget(self._layers)
         for layer in self._layers:
             layer.module.__dict__.pop("product", None)
 
@@ -244,62 +253,64 @@ class BNP:
     @torch.no_grad()
     def _precondition(self, chosen: Sequence[Layer]) -> None:
         self._follow()
-        self._backward.passes.clear()  # left over from a backward pass that raised
-        with_grad = [layer for layer in chosen if layer.settle() is not None]
-        if len(with_grad) < len(chosen):
-            for layer in chosen:
-                if layer.weight.grad is None:
-                    layer.empty()
-        for running in self._running:
-            kind = running.device.type
+        self._pools.begin_step()
+        pools = self._pools.of(chosen)
+        with_grad = [pool for pool in pools if pool.settle() is not None]
+        if len(with_grad) < len(pools):
+            for pool in pools:
+                if pool.layer.weight.grad is None:
+                    pool.empty()
+        for section in self._running.sections:
+            kind = section.device.type
             with torch.autocast(kind, enabled=False) if autocasts(kind) else nullcontext():
-                self._step(running, chosen, [layer for layer in with_grad if layer in running.members])
-        for layer in with_grad:
-            layer.empty()
+                self._step(section, pools, [pool for pool in with_grad if pool.layer in section.members])
+        for pool in with_grad:
+            pool.empty()
+        self._lean.forget(chosen)
 
-    def _step(self, running: Running, chosen: Sequence[Layer], active: list[Layer]) -> None:
+    def _step(self, section: Section, chosen: Sequence[Pool], active: list[Pool]) -> None:
+        """Steps 1 to 5 of the layers on one device; ``active`` are those of the ``chosen`` that have gradients."""
         sums = None
         if self._is_distributed():  # every rank takes part for every layer, whatever it has seen itself
-            sums = running.shifted_sums([layer for layer in chosen if layer in running.members])
+            sums = shifted_sums(section, [pool for pool in chosen if pool.layer in section.members])
             dist.all_reduce(sums, group=self.process_group or None)
-        without_rows = [layer for layer in active if not layer.has_rows]
+        without_rows = [pool for pool in active if not pool.has_rows]
         if without_rows:
-            without_rows = [layer for layer in without_rows if not running.holds_rows(sums, layer)]
-            _refuse_gradients(without_rows)
-            active = [layer for layer in active if layer not in without_rows]
+            without_rows = [pool for pool in without_rows if not has_rows(section, sums, pool.layer)]
+            _refuse_gradients([pool.layer for pool in without_rows])
+            active = [pool for pool in active if pool not in without_rows]
         if not active and sums is None:
             return
-        terms = running.terms or self._fold(running, active, sums)
-        running.terms = None  # before anything below can fail: they are of this step alone
-        for layer in active:
-            if not layer.preconditioned:
-                precondition(layer, *_terms_of(layer, terms))
-            elif layer.plain:
+        layers = [pool.layer for pool in active]
+        terms: Mapping[Layer, Terms | None] = self._lean.take(layers) or self._fold(section, active, sums)
+        for layer in layers:
+            if layer not in self._lean.used:
+                layer.precondition(found(layer, terms.get(layer)))
+            elif layer.name in self._lean.plain:
                 raise StatisticsError(
                     f"layer {layer.name!r} of the lean form was also called in a way that the form does not cover "
                     "(autocast, an input that is not (N, n), a compiled module): make BNP without lean= for it"
                 )
 
-    def _fold(self, running: Running, active: list[Layer], sums: Tensor | None) -> dict[Layer, Terms]:
+    def _fold(self, section: Section, active: Sequence[Pool], sums: Tensor | None) -> dict[Layer, Terms]:
         """Take the rows of ``active`` into the running values."""
-        if sums is None and any(layer.compiled or layer.uncertain for layer in active):
-            sums = running.shifted_sums(active)
-        found = running.local_statistics(active) if sums is None else running.statistics_of_sums(sums)
-        return running.fold(*found, self.options)
+        if sums is None and any(pool.has_compiled or pool.on_device for pool in active):
+            sums = shifted_sums(section, active)
+        statistics = local_statistics(section, active) if sums is None else statistics_of_sums(section, sums)
+        return section.fold(*statistics, self.options)
 
     @torch.no_grad()
-    def _finish(self, layer: Layer) -> Terms:
-        """The terms of a layer in the lean form. The first to ask, in a backward pass, folds in the rows of all."""
+    def _finish(self, layer: Layer) -> dict[Layer, Terms | None]:
+        """Fold in the rows of all layers on the device of ``layer`` during the backward pass, for the lean form."""
         self._follow()
-        running = next(running for running in self._running if layer in running.members)
-        if running.terms is None:
-            self._fold(running, [one for one in running.layers if one.has_rows], sums=None)
-        assert running.terms is not None
-        return _terms_of(layer, running.terms)
+        section = self._running.section_of(layer)
+        with_rows = [pool for pool in self._pools.of(section.layers) if pool.has_rows]
+        terms = self._fold(section, with_rows, sums=None)
+        return {layer: terms.get(layer) for layer in section.layers}
 
     def _follow(self) -> None:
         """Look at the model before the first step, and again when a layer or its weight is not what it was."""
-        if not (self._looked and self._sight.is_true()):
+        if not (self._looked and self._fingerprint.matches()):
             self._look()
 
     def _look(self) -> None:
@@ -326,30 +337,11 @@ class BNP:
                 "BNP for the model as it is now",
                 stacklevel=4,
             )
-        before, self._sight = self._sight.layout, Sight(self._model, tracked)
+        before, self._fingerprint = self._fingerprint.layout, Fingerprint(self._model, tracked)
         self._looked = True
-        if self._sight.layout != before:
-            self._place()
-
-    def _place(self) -> None:
-        """Lay the running values out where the weights are."""
-        old = self._running_values() if self._running else {}
-        self._running = []
-        for device in dict.fromkeys(layer.weight.device for layer in self._layers):
-            layers = [layer for layer in self._layers if layer.weight.device == device]
-            double = any(layer.weight.dtype == torch.float64 for layer in layers)
-            self._running.append(Running(layers, device, torch.float64 if double else torch.float32))
-        for key, value in self._running_values().items():
-            if key in old and (value.is_meta or not old[key].is_meta):  # a model made on meta starts when it is filled
-                value.copy_(old[key])
-
-    def _running_values(self) -> dict[str, Tensor]:
-        values = {}
-        for layer in self._layers:
-            prefix = f"{layer.name}." if layer.name else ""
-            values[f"{prefix}running_mean"] = layer.running_mean
-            values[f"{prefix}running_var"] = layer.running_variance
-        return values
+        if self._fingerprint.layout != before:
+            self._running.place()
+            self._pools.follow()
 
     def _owned_by(self, optimizer: torch.optim.Optimizer) -> list[Layer]:
         owned = _parameters_of(optimizer)
@@ -363,16 +355,6 @@ class BNP:
 
 def _parameters_of(optimizer: torch.optim.Optimizer) -> set[int]:
     return {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-
-
-def _terms_of(layer: Layer, terms: Mapping[Layer, Terms]) -> Terms:
-    """Terms of a step in the lean form, where those of all layers are made at the first gradient."""
-    if layer not in terms:
-        raise StatisticsError(
-            f"layer {layer.name!r} had no rows when the statistics of this step became final, at the first gradient of "
-            "a layer in the lean form: it was called later (reentrant checkpointing), or a step has used its rows"
-        )
-    return terms[layer]
 
 
 def _refuse_gradients(layers: Iterable[Layer]) -> None:

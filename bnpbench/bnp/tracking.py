@@ -20,7 +20,15 @@ _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
 
 def find_layers(model: nn.Module, wanted: Predicate | None) -> tuple[dict[str, nn.Module], dict[str, str]]:
-    """The layers to precondition by name, and the reason for every other module that has parameters of its own."""
+    """The layers to precondition.
+
+    Args:
+        model: any module.
+        wanted: of name and module; None: every layer that can be.
+
+    Returns:
+        The layers by name, and the reason for every other module that has parameters of its own.
+    """
     modules = dict(model.named_modules())
     owners = Counter(id(p) for module in modules.values() for p in set(module._parameters.values()) if p is not None)
     layers: dict[str, nn.Module] = {}
@@ -36,35 +44,39 @@ def find_layers(model: nn.Module, wanted: Predicate | None) -> tuple[dict[str, n
     return layers, skipped
 
 
-class Sight:
-    """Layers of a model as they were when it was looked at: where they stand in it, and their weights.
+class Fingerprint:
+    """Which modules stand at the places of a model's layers, and which tensors are their weights, at some moment.
+
+    Args:
+        model: any module.
+        layers: some of its modules.
 
     Attributes:
         layout: device and dtype of each weight.
     """
 
     def __init__(self, model: nn.Module, layers: Iterable[nn.Module]) -> None:
-        self.edges: list[tuple[dict[str, nn.Module | None], str, nn.Module]] = []
+        self._edges: list[tuple[dict[str, nn.Module | None], str, nn.Module]] = []
         wanted = set(layers)
         names = [name for name, module in model.named_modules() if module in wanted]
         above = {name[:end] for name in names for end in range(len(name) + 1) if end == len(name) or name[end] == "."}
         for name in sorted(above - {""}):
             parent, _, key = name.rpartition(".")
             siblings = model.get_submodule(parent)._modules
-            self.edges.append((siblings, key, model.get_submodule(name)))
-        self.weights = [
+            self._edges.append((siblings, key, model.get_submodule(name)))
+        self._weights = [
             (module._parameters, module.weight, module.weight.dtype, module.weight.device)
             for module in model.modules()
             if module in wanted
         ]
-        self.layout = [(device, dtype) for _, _, dtype, device in self.weights]
+        self.layout = [(device, dtype) for _, _, dtype, device in self._weights]
 
-    def is_true(self) -> bool:
-        """Whether a look at the model would show the same. Called at every step."""
-        for siblings, key, module in self.edges:
+    def matches(self) -> bool:
+        """Whether all of that is as it was. Called at every step."""
+        for siblings, key, module in self._edges:
             if siblings.get(key) is not module:
                 return False
-        for parameters, weight, dtype, device in self.weights:
+        for parameters, weight, dtype, device in self._weights:
             if parameters.get("weight") is not weight or weight.dtype is not dtype or weight.device != device:
                 return False
         return True

@@ -10,7 +10,7 @@ import typer
 from bnpbench.cli.output import from_home
 
 if TYPE_CHECKING:
-    from bnpbench.execution.building import Built
+    from bnpbench.execution.listing import Built
     from bnpbench.execution.smoke_check import Smoked
 
 
@@ -66,7 +66,7 @@ def check(
         print(listing(suite, out, epochs=epochs, **cells))
     found: list[Built | Smoked] = []
     if build:
-        from bnpbench.execution.building import build as build_cells
+        from bnpbench.execution.listing import build as build_cells
 
         found += [build_cells(suite, data_dir, **cells) for suite in loaded]
     if smoke:

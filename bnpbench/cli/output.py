@@ -7,17 +7,28 @@ import stat
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from bnpbench.cache import expanded
 from bnpbench.errors import BnpbenchError
+from bnpbench.text import some
+
+if TYPE_CHECKING:
+    from bnpbench.results import Results
 
 
-def from_home(value: Any) -> Any:
+def from_home(value: Path | list[Path] | None) -> Path | list[Path] | None:
     """An option's path, or list of them, with ``~`` expanded: a shell leaves it in ``--out=~/results``."""
     if isinstance(value, Path):
         return expanded(value)
     return value if value is None else [expanded(path) for path in value]
+
+
+def tell_unknown(*results: Results) -> None:
+    """Say once on stderr which columns were not read."""
+    if names := sorted({name for one in results for name in one.unknown}):
+        told = f"columns that this version does not know are left out: {some(names)}; another version wrote them"
+        print(f"bnpbench: warning: {told}", file=sys.stderr)
 
 
 def write(text: str, output: Path | None) -> None:

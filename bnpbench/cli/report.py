@@ -39,13 +39,14 @@ def report(
     ] = False,
 ) -> int:
     """Print the tables of what was measured."""
-    from bnpbench.cli.output import write
+    from bnpbench.cli.output import tell_unknown, write
     from bnpbench.report import claims_exit_code, render, verdicts
     from bnpbench.results import read_results
 
     places = folders or [Path("results")]
     gc.disable()  # a report makes a million small objects and no garbage
     results = read_results(*places)
+    tell_unknown(results)
     if figures is not None:
         _draw(results, figures)
     if format is Format.html:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bnpbench.cli.output import from_home
+from bnpbench.cli.output import from_home, tell_unknown
 from bnpbench.errors import BnpbenchError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def run(
 
     What is finished is kept and not run again."""
     from bnpbench.execution.options import Options
-    from bnpbench.execution.runner import check, execute
+    from bnpbench.execution.run import check, execute
     from bnpbench.report import claims_exit_code, render, verdicts
     from bnpbench.results import read_results
     from bnpbench.suite import load_suite
@@ -73,6 +73,7 @@ def run(
         check(suite, options)
     outcomes = [execute(suite, options, _progress(quiet)) for suite in loaded]
     results = read_results(out).of_suites([suite.name for suite in loaded])
+    tell_unknown(results)
     print(render(results))
     if any(outcome.failed for outcome in outcomes):
         return SOME_FAILED

@@ -1,90 +1,142 @@
-"""Data sets that torchvision downloads and reads: MNIST, Fashion-MNIST, CIFAR-10 and CIFAR-100."""
+"""Data sets that torchvision downloads and reads: their files and sums, and what is wrong with them."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.error import URLError
 
-import torch
-from filelock import FileLock
-from torch import Tensor
-from torchvision import datasets as torchvision_datasets
-
-from bnpbench.datasets.files import STORED, how_to_get, missing, unfit
-from bnpbench.datasets.storage import is_offline, prepare
+from bnpbench.datasets.base import DataShape, Images
+from bnpbench.datasets.storage import VARIABLE, is_offline, prepare
 from bnpbench.errors import DataError
 
-READERS: dict[str, Any] = {
-    "mnist": torchvision_datasets.MNIST,
-    "fashion-mnist": torchvision_datasets.FashionMNIST,
-    "cifar10": torchvision_datasets.CIFAR10,
-    "cifar100": torchvision_datasets.CIFAR100,
-}
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from bnpbench.datasets.base import Tensors
 
 
-def download(name: str, root: Path, *, offline: bool = False, replace: bool = False) -> None:
-    """Bring ``name`` under ``root`` by torchvision, unless it is there; announced on stderr.
+class StoredImages(Images):
+    """A data set of files under the folder of data sets. No file is read whose MD5 sum is another than torchvision's.
 
-    It is downloaded beside its place and its files are moved there when their MD5 sums are right: whoever finds a
-    file finds it whole. One process at a time: others wait at the file lock and then find the files.
-
-    Args:
-        name: of the data set.
-        root: folder of the data sets.
-        offline: download nothing.
-        replace: download files again that are there and damaged.
-
-    Raises:
-        DataError: files are damaged and not to be replaced, offline (by the argument or ``BNPBENCH_OFFLINE=1``), no
-            network, or a folder that cannot be written.
+    Attributes:
+        title: its name, as people write it.
+        reader: torchvision's class of it.
+        folder: where its files lie under the root.
+        files: their names and MD5 sums.
+        megabytes: size of the download.
+        known: its shape.
     """
-    if (reason := unfit(name, root)) is None:
-        return
-    if missing(name, root) is None and not replace:
-        raise DataError(reason)
-    if is_offline(offline):
-        raise DataError(f"{reason} (offline: nothing is downloaded)")
-    prepare(root)
-    with FileLock(root / f".{name}.lock"):
-        if unfit(name, root) is not None:
-            _fetch(name, root)
 
+    downloadable: ClassVar[bool] = True
+    title: ClassVar[str]
+    reader: ClassVar[str]
+    folder: ClassVar[str]
+    files: ClassVar[dict[str, str]]
+    megabytes: ClassVar[int]
+    known: ClassVar[DataShape]
 
-def _fetch(name: str, root: Path) -> None:
-    stored, beside = STORED[name], root / f".{name}.partial"
-    print(f"bnpbench: fetching {stored.title} ({stored.megabytes} MB) to {root}", file=sys.stderr)
-    shutil.rmtree(beside, ignore_errors=True)  # of a run that was killed
-    try:
-        beside.mkdir()
-        READERS[name](beside, download=True)
-        if (reason := unfit(name, beside)) is not None:
-            raise RuntimeError(reason)
-        (root / stored.folder).mkdir(parents=True, exist_ok=True)
-        for file, _ in stored.files:
-            os.replace(beside / stored.folder / file, root / stored.folder / file)
-    except (URLError, OSError, RuntimeError) as error:
-        raise DataError(f"{stored.title} could not be downloaded to {root} ({error}); {how_to_get(name)}") from error
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+    def describe(self) -> DataShape:
+        return self.known
 
+    @classmethod
+    def whence(cls) -> str:
+        return f"{cls.title} by torchvision ({cls.megabytes} MB), under {cls.folder}/"
 
-def read(name: str, root: Path) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Training images in [0, 1] and labels, test images and labels of ``name``, after checking every file's MD5 sum.
+    def read(self, root: Path) -> Tensors:
+        if (reason := self.unfit(root)) is not None:
+            raise DataError(reason)
+        return *_tensors(self._torchvision(root, train=True)), *_tensors(self._torchvision(root, train=False))
 
-    Raises:
-        DataError: a file is missing or damaged; names it.
-    """
-    if (reason := unfit(name, root)) is not None:
-        raise DataError(reason)
-    reader = READERS[name]
-    return *_tensors(reader(root, train=True)), *_tensors(reader(root, train=False))
+    @classmethod
+    def missing(cls, root: Path) -> str | None:
+        lacking = next((file for file in cls.files if not (root / cls.folder / file).is_file()), None)
+        if lacking is None:
+            return None
+        return f"{cls.title} is not under {root}: {cls.folder}/{lacking} is missing; {cls._how_to_get()}"
+
+    @classmethod
+    def damaged(cls, root: Path) -> str | None:
+        try:
+            for file, md5 in cls.files.items():
+                path = root / cls.folder / file
+                with path.open("rb") as stream:
+                    found = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+                if found != md5:
+                    return (
+                        f"{cls.title} is damaged: the MD5 sum of {path} ({path.stat().st_size:,} bytes) is {found}, "
+                        f"not {md5}; fetch it again with `bnpbench data get {cls.name()}`, or give another folder "
+                        f"by --data-dir or {VARIABLE}"
+                    )
+        except OSError as error:
+            return f"{error.filename} cannot be read ({error.strerror}); {cls._how_to_get()}"
+        return None
+
+    @classmethod
+    def fetch(cls, root: Path, *, offline: bool = False, replace: bool = False) -> None:
+        """Bring it under ``root`` by torchvision, unless it is there; announced on stderr.
+
+        It is downloaded beside its place and its files are moved there when their MD5 sums are right: whoever finds a
+        file finds it whole. One process at a time: others wait at the file lock and then find the files.
+
+        Args:
+            root: folder of the data sets.
+            offline: download nothing.
+            replace: download files again that are there and damaged.
+
+        Raises:
+            DataError: files are damaged and not to be replaced, offline (by the argument or ``BNPBENCH_OFFLINE=1``), no
+                network, or a folder that cannot be written.
+        """
+        from filelock import FileLock
+
+        if (reason := cls.unfit(root)) is None:
+            return
+        if cls.missing(root) is None and not replace:
+            raise DataError(reason)
+        if is_offline(offline):
+            raise DataError(f"{reason} (offline: nothing is downloaded)")
+        prepare(root)
+        with FileLock(root / f".{cls.name()}.lock"):
+            if cls.unfit(root) is not None:
+                cls._download(root)
+
+    @classmethod
+    def _download(cls, root: Path) -> None:
+        beside = root / f".{cls.name()}.partial"
+        print(f"bnpbench: fetching {cls.title} ({cls.megabytes} MB) to {root}", file=sys.stderr)
+        shutil.rmtree(beside, ignore_errors=True)  # of a run that was killed
+        try:
+            beside.mkdir()
+            cls._torchvision(beside, download=True)
+            if (reason := cls.unfit(beside)) is not None:
+                raise RuntimeError(reason)
+            (root / cls.folder).mkdir(parents=True, exist_ok=True)
+            for file in cls.files:
+                os.replace(beside / cls.folder / file, root / cls.folder / file)
+        except (URLError, OSError, RuntimeError) as error:
+            raise DataError(f"{cls.title} could not be downloaded to {root} ({error}); {cls._how_to_get()}") from error
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+
+    @classmethod
+    def _torchvision(cls, root: Path, **options: bool) -> Any:
+        from torchvision import datasets
+
+        return getattr(datasets, cls.reader)(root, **options)
+
+    @classmethod
+    def _how_to_get(cls) -> str:
+        return f"give its folder by --data-dir or {VARIABLE}, or run `bnpbench data get {cls.name()}`"
 
 
 def _tensors(source: Any) -> tuple[Tensor, Tensor]:
+    import torch
+
     images = torch.as_tensor(source.data)  # (n, 28, 28) or (n, 32, 32, 3), uint8
     images = images.unsqueeze(1) if images.ndim == 3 else images.permute(0, 3, 1, 2)
     return images.to(torch.float32, memory_format=torch.contiguous_format).div_(255), torch.as_tensor(source.targets)

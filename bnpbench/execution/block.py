@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
-from bnpbench import datasets
+from bnpbench.datasets import storage
 from bnpbench.execution.columns import identity
-from bnpbench.execution.messages import FAILED, Epoch, Finished, Note, RunBlock
+from bnpbench.execution.messages import FAILED, Epoch, Finished, Message, Note, RunBlock
 from bnpbench.execution.process import configure, failure, random_state, set_random_state
 from bnpbench.measure import machine
 from bnpbench.measure.conditioning import Probe
-from bnpbench.measure.costs import Costs
 from bnpbench.measure.machine import DeviceMemory
+from bnpbench.measure.step_costs import Costs
 from bnpbench.suite import Cell
 from bnpbench.training import state
 from bnpbench.training.engines import Preparation
@@ -55,7 +55,7 @@ class Member:
     clock_mhz_before: float | None = None
     throttled: bool | None = None  # at the end of any epoch
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
-    saved: float = field(default_factory=time.perf_counter)
+    saved: float = 0.0  # when its checkpoint was written, or the block began
     random: Any = None  # the process-wide random states, while another member runs
 
     def note(self, text: str) -> None:
@@ -67,30 +67,61 @@ class Member:
             self.probed, self.trainer = [{"key": self.cell.key, **row} for row in self.trainer.probed], None
 
 
-def run_block(request: RunBlock, emit: Callable[[Any], None], group: Group | None = None) -> None:
-    """Measure the request's cells; an ``Epoch`` is emitted for each epoch, a ``Finished`` for each cell.
-
-    Each rank of a ``group`` does so, in step with the others.
-    """
+def run_block(request: RunBlock, emit: Callable[[Message], None], group: Group | None = None) -> None:
+    """Set this process up for the request's cells and measure them; see ``BlockRun``."""
+    configure(request.cells[0].settings, request.gpu + (group.rank if group else 0), request.cores)
     BlockRun(request, emit, group).run()
 
 
-class BlockRun:
-    """One run of a block's cells in this process."""
+class Gauges(Protocol):
+    """What is read of the machine beside the time; see ``measure.machine``."""
 
-    def __init__(self, request: RunBlock, emit: Callable[[Any], None], group: Group | None = None) -> None:
+    def clock_mhz(self, device: torch.device) -> float | None: ...
+    def throttled(self, device: torch.device) -> bool | None: ...
+    def peak_memory_bytes(self) -> int: ...
+
+
+class BlockRun:
+    """One run of a block's cells in this process.
+
+    Args:
+        request: what to measure.
+        emit: is given an ``Epoch`` for each epoch, and a ``Finished`` for each cell in the end.
+        group: of ranks that do the same in step with this one; by default this process is alone.
+        make_trainer: of a cell, its data and their device.
+        now: the time in seconds.
+        gauges: of the machine.
+        checkpoint_seconds: of training that a crash may cost.
+    """
+
+    def __init__(
+        self,
+        request: RunBlock,
+        emit: Callable[[Message], None],
+        group: Group | None = None,
+        *,
+        make_trainer: Callable[..., Trainer] = Trainer,
+        now: Callable[[], float] = time.perf_counter,
+        gauges: Gauges = machine,
+        checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    ) -> None:
         self.request, self.emit = request, emit
+        self.make_trainer, self.now, self.gauges = make_trainer, now, gauges
+        self.checkpoint_seconds = checkpoint_seconds
         self.device = torch.device(request.cells[0].settings.device)
-        self.members = [Member(c, request.costs[c.key], DeviceMemory(self.device)) for c in request.cells]
+        memory = [DeviceMemory(self.device) for _ in request.cells]
+        self.members = [
+            Member(cell, request.costs[cell.key], held, saved=now())
+            for cell, held in zip(request.cells, memory, strict=True)
+        ]
         self.group = group or Group(self.device)
         self.interleaved = request.block.interleaved and len(request.cells) == len(request.block.cells)
         asked = request.block.probe
         self.probe = None if asked is None else Probe(**asked.model_dump())
-        self.turn, self.began = 0, time.perf_counter()
+        self.turn, self.began = 0, self.now()
         self.examples: dict[Any, Examples] = {}
 
     def run(self) -> None:
-        configure(self.request.cells[0].settings, self.request.gpu + self.group.rank, self.request.cores)
         for member in self.members:
             self.guarded(member, self.set_up)
             self.guarded(member, self.prepare)
@@ -116,13 +147,13 @@ class BlockRun:
             return
         if member.random is not None:
             set_random_state(member.random)
-        begin = time.perf_counter()
+        begin = self.now()
         try:
             work(member)
         except Exception as error:
             traceback.print_exc()
             member.end(*failure(error))
-        member.wall_seconds += time.perf_counter() - begin
+        member.wall_seconds += self.now() - begin
         member.random = random_state()
 
     def set_up(self, member: Member) -> None:
@@ -131,38 +162,38 @@ class BlockRun:
             return
         if member.costs.uncounted:
             member.note(f"costs are not known: {member.costs.uncounted}")
-        begin = time.perf_counter()
-        member.clock_mhz_before = machine.clock_mhz(self.device)
+        begin = self.now()
+        member.clock_mhz_before = self.gauges.clock_mhz(self.device)
         examples = self.examples_of(member.cell)
         if isinstance(examples, Streamed):
             member.note(f"input rate: {examples.rate:.0f} images a second")
         with member.memory.turn():
-            member.trainer = Trainer(member.cell, examples, self.device, self.probe, group=self.group)
+            member.trainer = self.make_trainer(member.cell, examples, self.device, self.probe, group=self.group)
         member.train_examples = member.trainer.steps * member.cell.settings.batch_size
         member.last_batch = member.trainer.last_batch
-        member.setup_seconds = time.perf_counter() - begin
+        member.setup_seconds = self.now() - begin
 
     def examples_of(self, cell: Cell) -> Examples:
         """The cell's data on the device, loaded once for all members that share it."""
         key = data_key(cell.settings)
         if key not in self.examples:
-            self.examples[key] = examples_of(cell.settings, datasets.root(self.request.data_dir), self.device)
+            self.examples[key] = examples_of(cell.settings, storage.root(self.request.data_dir), self.device)
         return self.examples[key]
 
     def prepare(self, member: Member) -> None:
         assert member.trainer is not None
-        begin = time.perf_counter()
+        begin = self.now()
         with member.memory.turn():
             member.trainer.prepare()
         member.engine = member.trainer.engine
-        member.compile_seconds = time.perf_counter() - begin
+        member.compile_seconds = self.now() - begin
 
     def warm_up(self, member: Member) -> None:
         assert member.trainer is not None
-        begin = time.perf_counter()
+        begin = self.now()
         with member.memory.turn():
             member.trainer.warm_up(self.request.block.measure.warmup_epochs)
-        member.warmup_seconds = time.perf_counter() - begin
+        member.warmup_seconds = self.now() - begin
 
     def resume(self, member: Member) -> None:
         """Go on from the cell's checkpoint, if there is one; from the start, if that is not what was written."""
@@ -178,7 +209,7 @@ class BlockRun:
             rows, wall_seconds = checked_rows(saved["rows"], member.cell.key), float(saved["wall_seconds"])
             probed = [dict(row) for row in saved["probed"]]
             set_random_state(saved["random"])
-            member.trainer.state.go_on_from(saved["state"])
+            member.trainer.state.resume_from(saved["state"])
         except Exception as error:  # whatever stands in a file that somebody else made
             reason = str(error) if isinstance(error, state.DamagedState) else f"{type(error).__name__}: {error}"
             told = f"its checkpoint {path.name} cannot be used ({' '.join(reason.split())[:200]}): started afresh"
@@ -196,7 +227,7 @@ class BlockRun:
         assert trainer is not None
         with member.memory.turn():
             row = trainer.epoch()
-        if (throttled := machine.throttled(self.device)) is not None:
+        if (throttled := self.gauges.throttled(self.device)) is not None:
             member.throttled = throttled or bool(member.throttled)
         self.turn += 1
         row |= {"key": member.cell.key, "block": self.request.block.id, "turn": self.turn if self.interleaved else None}
@@ -215,15 +246,15 @@ class BlockRun:
         last = measure.last_epoch(self.request.cells[0].settings.epochs)  # the same for all that take turns
         if last is not None and any(len(m.rows) >= last for m in running):
             return "max_epochs"
-        if measure.max_seconds is not None and time.perf_counter() - self.began >= measure.max_seconds:
+        if measure.max_seconds is not None and self.now() - self.began >= measure.max_seconds:
             return "max_seconds"
         return None
 
     def half_widths(self, members: list[Member]) -> list[float]:
         """Half the 95 % interval of each ratio of times that the report shows, as a share of the ratio."""
-        from bnpbench.report.bootstrap import median_interval  # brings pandas, which no other block needs
+        from bnpbench.statistics.bootstrap import median_interval  # brings scipy, which no other block needs
 
-        bases = [m for m in members if m.cell.settings.method.kind in ("vanilla", "bn")] or members[:1]
+        bases = [m for m in members if m.cell.settings.method.baseline is not None] or members[:1]
         found = []
         for base in bases:
             for member in members:
@@ -240,10 +271,10 @@ class BlockRun:
         if stop is not None or (trainer.finished and self.request.block.measure.interval is None):
             member.stopped_by = stop or "epochs"
             member.end("ok")
-        elif self.request.checkpoints and time.perf_counter() - member.saved >= CHECKPOINT_SECONDS:
+        elif self.request.checkpoints and self.now() - member.saved >= self.checkpoint_seconds:
             if self.group.rank == 0:
                 self.save(member, trainer)
-            member.saved = time.perf_counter()
+            member.saved = self.now()
 
     def checkpoint(self, member: Member) -> Path:
         assert self.request.checkpoints is not None
@@ -253,7 +284,7 @@ class BlockRun:
         state.save(
             {
                 "block": self.request.block.id,  # of a cell alone: it tells the cell, and what is probed
-                "state": trainer.state.take(),
+                "state": trainer.state.snapshot(),
                 "random": random_state(),
                 "rows": member.rows,
                 "probed": trainer.probed,
@@ -270,7 +301,7 @@ class BlockRun:
         if self.device.type == "cuda":
             peak = member.memory.peak
         elif len(self.members) == 1:
-            peak = machine.peak_memory_bytes()
+            peak = self.gauges.peak_memory_bytes()
         if peak is not None and member.status not in FAILED:  # else the other ranks may be waiting elsewhere
             peak = int(self.group.largest(peak))
         return {
@@ -291,7 +322,7 @@ class BlockRun:
             "train_examples": member.train_examples,
             "last_batch": member.last_batch,
             "clock_mhz_before": member.clock_mhz_before,
-            "clock_mhz_after": machine.clock_mhz(self.device),
+            "clock_mhz_after": self.gauges.clock_mhz(self.device),
             "throttled": member.throttled,
             "started": member.started,
             "finished": datetime.now(UTC),

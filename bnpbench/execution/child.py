@@ -10,12 +10,13 @@ import signal
 import sys
 import threading
 import traceback
-from multiprocessing import connection, parent_process
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
 from bnpbench.errors import BnpbenchError, ResultsError, refused
-from bnpbench.execution.messages import Done, Preflight, Probe, Profile, Refused, RunBlock, Smoke
+from bnpbench.execution.interruption import watch_parent
+from bnpbench.execution.messages import Describe, Done, Preflight, Profile, Refused, Request, RunBlock, Smoke
 from bnpbench.files import appending
 from bnpbench.streams import unfailing
 from bnpbench.suite import PluginFile, load_plugins
@@ -36,9 +37,9 @@ def serve(channel: connection.Connection, pickled: bytes, plugins: tuple[PluginF
     try:
         _prepare(log)
         if plugins:
-            load(plugins)
+            load_plugins(plugins)  # their modules, by which the request's classes are found
         request = pickle.loads(pickled)
-        channel.send(Done(_answer(channel, request)))
+        channel.send(Done(answer(channel, request)))
     except BnpbenchError as error:
         channel.send(Refused(error))
     except BaseException as error:
@@ -49,17 +50,10 @@ def serve(channel: connection.Connection, pickled: bytes, plugins: tuple[PluginF
         os._exit(FAULT)
 
 
-def load(plugins: tuple[PluginFile, ...]) -> None:
-    """Make a suite's plugins known in this process."""
-    from bnpbench.execution.plugins import install
-
-    load_plugins(plugins)
-    install()
-
-
-def _answer(channel: connection.Connection, request: Any) -> Any:
+def answer(channel: connection.Connection, request: Request[Any]) -> Any:
+    """What a request asks for; sends messages on the way."""
     match request:
-        case Probe(gpu):
+        case Describe(gpu):
             from bnpbench.measure.environment import describe
 
             return describe(gpu)
@@ -121,11 +115,3 @@ def shorten(log: Path) -> None:
             os.write(file, b"\n[... %d bytes are left out here ...]\n" % (size - 2 * kept) + tail)
         finally:
             os.close(file)
-
-
-def watch_parent() -> None:
-    """End with the parent, however it ended: nobody would read the rows."""
-    parent = parent_process()
-    if parent is not None:
-        connection.wait([parent.sentinel])
-        os._exit(1)

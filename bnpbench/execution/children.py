@@ -23,7 +23,7 @@ from bnpbench.cache import user_cache
 from bnpbench.errors import BnpbenchError
 from bnpbench.execution import interruption
 from bnpbench.execution.child import FAULT, serve
-from bnpbench.execution.messages import Done, Refused
+from bnpbench.execution.messages import Answer, Done, Pickled, Refused, Request
 from bnpbench.streams import open_missing
 from bnpbench.suite import PluginFile
 
@@ -40,7 +40,7 @@ class Child:
     """One running request.
 
     Args:
-        request: see ``messages``; bytes are taken as pickled already.
+        request: see ``messages``.
         plugins: loaded before the request is answered.
         log: file that takes what the process prints; none: it prints where this one does.
 
@@ -52,10 +52,10 @@ class Child:
         BnpbenchError: no process can be started.
     """
 
-    def __init__(self, request: Any, plugins: tuple[PluginFile, ...] = (), log: Path | None = None) -> None:
+    def __init__(self, request: Request[Any], plugins: tuple[PluginFile, ...] = (), log: Path | None = None) -> None:
         context = multiprocessing.get_context("forkserver")
         self.channel, far_end = context.Pipe(duplex=False)
-        pickled = request if isinstance(request, bytes) else pickle.dumps(request)
+        pickled = request.content if isinstance(request, Pickled) else pickle.dumps(request)
         arguments = (far_end, pickled, plugins, log)
         self.process: BaseProcess = context.Process(target=serve, args=arguments)
         try:
@@ -174,11 +174,11 @@ class ChildDied(BnpbenchError):
 
 
 def ask(
-    request: Any,
+    request: Request[Answer],
     plugins: tuple[PluginFile, ...] = (),
     log: Path | None = None,
     told: Callable[[Any], None] = lambda message: None,
-) -> Any:
+) -> Answer:
     """The answer to a request that takes a moment; its errors are raised here.
 
     Args:
@@ -196,7 +196,8 @@ def ask(
             alive = child.alive()
             for message in child.messages():
                 match message:
-                    case Done(answer):
+                    case Done():
+                        answer: Answer = message.answer
                         return answer
                     case Refused(error):
                         raise error

@@ -1,21 +1,21 @@
-"""The columns of the ``cells`` table that are known before a cell runs."""
+"""Who a cell is, as columns of the results that are known before it runs."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Any
 
-from bnpbench.measure.costs import Columns
+from bnpbench.measure.step_costs import Columns
 from bnpbench.suite import Block, Cell
 
 
 def identity(cell: Cell, block: Block, costs: Columns) -> dict[str, Any]:
-    """Who the cell is, and what its step costs.
+    """The columns of the ``cells`` table that are known before the cell runs.
 
     Args:
         cell: of the block.
         block: in which it is measured.
-        costs: its ``measure.costs.Columns``.
+        costs: of a step.
     """
     settings = cell.settings
     return {

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from bnpbench.execution.children import Child, ask, start_forkserver
-from bnpbench.execution.messages import Preflight, Probe, RunBlock
+from bnpbench.execution.messages import Describe, Preflight, RunBlock
 from bnpbench.execution.options import Options
 from bnpbench.execution.precheck import device_index, resolve_device
-from bnpbench.measure.costs import Costs
-from bnpbench.suite import Block, PluginFile
+from bnpbench.measure.step_costs import Costs
+from bnpbench.suite import Block, Suite
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,15 +102,14 @@ class Local:
 
     Args:
         options: of the run.
-        plugins: of the suite.
-        kinds: of the suite's data sets.
+        suite: whose blocks are run.
     """
 
-    def __init__(self, options: Options, plugins: tuple[PluginFile, ...], kinds: Iterable[str]) -> None:
-        self.plugins = plugins
-        start_forkserver(modules_for(kinds))
+    def __init__(self, options: Options, suite: Suite) -> None:
+        self.plugins = suite.plugins
+        start_forkserver(modules_for(suite))
         gpu = device_index(options.device) or 0
-        environment = ask(Probe(gpu))
+        environment = ask(Describe(gpu))
         self.environments = [environment]
         self.device = resolve_device(options.device, environment["hardware"]["gpus"])
         self.threads = max(len(usable_cores(environment)) // options.jobs, 1)
@@ -121,8 +120,7 @@ class Local:
         return self._workers
 
     def preflight(self, request: Preflight) -> dict[str, Costs]:
-        costs: dict[str, Costs] = ask(request, self.plugins)
-        return costs
+        return ask(request, self.plugins)
 
     def start(self, worker: Worker, request: RunBlock, log: Path) -> Child:
         return Child(request, self.plugins, log)
@@ -152,6 +150,6 @@ def share(environment: dict[str, Any], place: int, places: int) -> tuple[int, ..
     return tuple(cores[(place * each + i) % len(cores)] for i in range(each))
 
 
-def modules_for(kinds: Iterable[str]) -> list[str]:
-    """What a forkserver had better import before its first child reads these data sets."""
-    return ["sklearn.datasets"] if "digits" in kinds else []
+def modules_for(suite: Suite) -> list[str]:
+    """What a forkserver had better import before its first child reads the suite's data sets."""
+    return sorted({module for dataset in suite.datasets() for module in dataset.imports})

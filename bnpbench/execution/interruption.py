@@ -1,11 +1,13 @@
-"""Ctrl-C and SIGTERM: never lost, and held back while something must be finished."""
+"""What ends a process: Ctrl-C and SIGTERM, held back where something must be finished; the end of its parent."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Iterator
+from multiprocessing import connection, parent_process
 from typing import Any, NoReturn
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -69,3 +71,11 @@ def uninterrupted() -> Iterator[None]:
             signal.signal(held, handler)
         for number in arrived:
             signal.raise_signal(number)
+
+
+def watch_parent() -> None:
+    """End with the parent, however it ended: nobody would read the rows."""
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)

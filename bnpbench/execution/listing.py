@@ -1,4 +1,4 @@
-"""What a suite would run, and about how long it would take here."""
+"""What a suite would run, about how long it would take here, and whether every network of it can be built."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -14,12 +15,16 @@ import psutil
 from tabulate import tabulate
 
 from bnpbench.errors import BnpbenchError, SuiteError
+from bnpbench.execution.children import ask, start_forkserver
+from bnpbench.execution.messages import Preflight
 from bnpbench.execution.precheck import likely_device
 from bnpbench.execution.progress import duration
-from bnpbench.report.text import plain
 from bnpbench.results import read_results
-from bnpbench.suite import Cell, Settings, Suite, misfit, unchecked
-from bnpbench.suite.sites import Misfit
+from bnpbench.sites import Misfit
+from bnpbench.suite import Cell, Suite, misfit, unchecked
+from bnpbench.text import plain
+
+ERROR = 3  # exit code, as of a run
 
 
 def listing(
@@ -68,6 +73,40 @@ def listing(
     )
 
 
+@dataclass(frozen=True)
+class Built:
+    """What came of it: lines for a person, and 3 where something cannot be built, else 0."""
+
+    lines: tuple[str, ...]
+    exit_code: int
+
+    def text(self) -> str:
+        """For a person."""
+        return "\n".join(self.lines)
+
+
+def build(suite: Suite, data_dir: Path | None, *, only: tuple[str, ...] = (), seeds: int | None = None) -> Built:
+    """Build the suite's cells without their data, but for image folders, whose classes decide the network.
+
+    Args:
+        suite: whose cells.
+        data_dir: folder of the data sets.
+        only, seeds: as of ``run``.
+
+    Raises:
+        DataError: an image folder is not there.
+    """
+    cells = cells_of(suite, only=only, seeds=seeds)
+    start_forkserver()
+    costs = ask(Preflight(cells, data_dir, offline=True, fetch=False), suite.plugins)
+    unfit = [(cell, reason) for cell in cells if (reason := costs[cell.key].not_applicable)]
+    faulty = [(cell, reason) for cell in cells if (reason := costs[cell.key].uncounted)]
+    lines = [f"built: {len(cells) - len(faulty)} of {len(cells)} cells"]
+    lines += [f"not applicable: {line}" for line in by_reason(unfit)]
+    lines += [f"not built: {line}" for line in by_reason(faulty)]
+    return Built(tuple(lines), ERROR if faulty else 0)
+
+
 def cells_of(
     suite: Suite, *, only: tuple[str, ...] = (), seeds: int | None = None, epochs: int | None = None
 ) -> tuple[Cell, ...]:
@@ -83,11 +122,11 @@ def by_reason(cells: Iterable[tuple[Cell, str]]) -> list[str]:
 
 
 def _unfit(cells: Iterable[Cell]) -> Iterable[tuple[Cell, str]]:
-    known: dict[Settings, Misfit | None] = {}
+    known: dict[Any, Misfit | None] = {}
     for cell in cells:
-        decides = cell.settings.model_copy(update={"seed": 1})
+        decides = cell.settings.only("fits")
         if decides not in known:
-            known[decides] = misfit(decides)
+            known[decides] = misfit(cell.settings)
         if (fault := known[decides]) is not None:
             yield cell, fault.reason
 

@@ -1,17 +1,34 @@
-"""What goes to a child process and what comes back: plain values, picklable, the same on every executor."""
+"""What goes to a child process and what comes back: plain values, picklable, the same on every executor.
+
+A process is given one ``Request``. It sends any number of a ``Message``, then ``Done`` with the answer, or ``Refused``.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from bnpbench.measure.step_costs import Costs
 from bnpbench.suite import Block, Cell
+
+Answer = TypeVar("Answer")
+
+
+class Request(Generic[Answer]):
+    """What a child process is asked for; ``Answer`` is the type of what ``Done`` holds."""
 
 
 @dataclass(frozen=True)
-class Probe:
-    """Ask for the environment of the machine. Answered by a dict, see ``measure.environment.describe``.
+class Pickled(Request[Any]):
+    """A request that is pickled already, because it holds classes of plugins that this process has not loaded."""
+
+    content: bytes
+
+
+@dataclass(frozen=True)
+class Describe(Request[dict[str, Any]]):
+    """Ask for the environment of the machine, as ``measure.environment.describe`` gives it.
 
     Attributes:
         gpu: number of the CUDA device to describe.
@@ -21,10 +38,8 @@ class Probe:
 
 
 @dataclass(frozen=True)
-class Preflight:
-    """Check the cells of a suite before anything runs: data, networks, methods.
-
-    Answered by a dict from the cell's key to its ``measure.costs.Costs``.
+class Preflight(Request[dict[str, Costs]]):
+    """Check the cells of a suite before anything runs: data, networks, methods. The answer holds costs by a cell's key.
 
     Attributes:
         cells: to look at.
@@ -40,7 +55,7 @@ class Preflight:
 
 
 @dataclass(frozen=True)
-class Smoke:
+class Smoke(Request[None]):
     """Take two eager steps of each cell. A ``Tried`` is sent for each, in their order."""
 
     cells: tuple[Cell, ...]
@@ -69,25 +84,6 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Profile:
-    """Ask where the time of a cell's step goes. Answered by a ``Profiled``.
-
-    Attributes:
-        cell: its step is run eagerly, whatever its engine: a compiled step has no phases.
-        steps: how many are looked at, after as many that warm up.
-        data_dir: folder of the data sets.
-        gpu: number of the CUDA device.
-        trace: file for the trace, which Perfetto and chrome://tracing open.
-    """
-
-    cell: Cell
-    steps: int
-    data_dir: Path | None
-    gpu: int
-    trace: Path
-
-
-@dataclass(frozen=True)
 class Time:
     """Milliseconds a step: on the host, and of kernels on the device (None on the CPU)."""
 
@@ -113,13 +109,33 @@ class Profiled:
 
 
 @dataclass(frozen=True)
-class RunBlock:
-    """Measure the cells of a block, or some of them alone after a crash.
+class Profile(Request[Profiled]):
+    """Ask where the time of a cell's step goes.
+
+    Attributes:
+        cell: its step is run eagerly, whatever its engine: a compiled step has no phases.
+        steps: how many are looked at, after as many that warm up.
+        data_dir: folder of the data sets.
+        gpu: number of the CUDA device.
+        trace: file for the trace, which Perfetto and chrome://tracing open.
+    """
+
+    cell: Cell
+    steps: int
+    data_dir: Path | None
+    gpu: int
+    trace: Path
+
+
+@dataclass(frozen=True)
+class RunBlock(Request[None]):
+    """Measure the cells of a block, or some of them alone after a crash. An ``Epoch`` is sent for each epoch and a
+    ``Finished`` for each cell.
 
     Attributes:
         block: as the suite has it.
         cells: the members to run now; they are interleaved only if they are the whole block.
-        costs: the columns that preflight found, by the cell's key.
+        costs: what preflight found, by the cell's key.
         data_dir: folder of the data sets.
         checkpoints: folder of checkpoints, or None for a block that cannot resume.
         fresh: start afresh, whatever checkpoint there is.
@@ -130,7 +146,7 @@ class RunBlock:
 
     block: Block
     cells: tuple[Cell, ...]
-    costs: dict[str, Any]
+    costs: dict[str, Costs]
     data_dir: Path | None
     checkpoints: Path | None
     fresh: bool
@@ -162,6 +178,8 @@ class Note:
 
     text: str
 
+
+Message = Epoch | Finished | Note | Tried
 
 FAILED = ("oom", "error")  # how a cell may end in its own process without being finished
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from bnpbench.cache import expanded
+from bnpbench.suite import Cell, Suite
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,43 @@ class Options:
     def __post_init__(self) -> None:
         object.__setattr__(self, "out", expanded(self.out))
         object.__setattr__(self, "data_dir", self.data_dir and expanded(self.data_dir))
+
+    def selection(self, device: Literal["cpu", "cuda"], threads: int) -> Selection:
+        """The cells that are asked for, where it is known what ``auto`` stands for."""
+        return Selection(device, threads, self.only, self.seeds, self.epochs)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Cells of a suite.
+
+    Attributes:
+        device, threads: what ``auto`` stands for.
+        only, seeds, epochs: as of ``Options``.
+    """
+
+    device: Literal["cpu", "cuda"]
+    threads: int
+    only: tuple[str, ...] = ()
+    seeds: int | None = None
+    epochs: int | None = None
+
+    @property
+    def whole(self) -> Selection:
+        """All cells of the suite, where these are some of them."""
+        return replace(self, only=(), seeds=None)
+
+    def cells(self, suite: Suite) -> tuple[Cell, ...]:
+        """See ``Suite.cells``."""
+        return suite.cells(
+            device=self.device, threads=self.threads, only=self.only, seeds=self.seeds, epochs=self.epochs
+        )
+
+    def finals(self, suite: Suite, scores: Mapping[str, float | None]) -> tuple[Cell, ...]:
+        """See ``Suite.finals``."""
+        return suite.finals(
+            scores, device=self.device, threads=self.threads, only=self.only, seeds=self.seeds, epochs=self.epochs
+        )
 
 
 @dataclass(frozen=True)

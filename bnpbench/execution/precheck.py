@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from bnpbench.datasets import files, storage
+from bnpbench.datasets import storage
 from bnpbench.errors import DataError, DeviceError
 
 if TYPE_CHECKING:
+    from bnpbench.datasets.base import DatasetPlugin
     from bnpbench.suite import Settings
 
 CUDA_DRIVER = ("libcuda.so.1", "nvcuda.dll")
@@ -37,14 +38,14 @@ def check_device(asked: str, where: str, remedy: str = "use --device cpu") -> No
         remedy: what else can be done than to look for a GPU.
     """
     index = device_index(asked)
-    count = None if asked == "auto" or index is None else _driver_count()
+    count = None if asked == "auto" or index is None else driver_count()
     if count is not None and index is not None:
         demand_device(where, index, count, remedy)
 
 
 def likely_device(asked: str) -> Literal["cpu", "cuda"]:
     """What ``--device`` probably means, before torch is asked: ``auto`` is CUDA where the driver shows a device."""
-    return "cpu" if device_index(asked) is None or (asked == "auto" and _driver_count() == 0) else "cuda"
+    return "cpu" if device_index(asked) is None or (asked == "auto" and driver_count() == 0) else "cuda"
 
 
 def resolve_device(asked: str, count: int) -> Literal["cpu", "cuda"]:
@@ -99,15 +100,15 @@ def demand_devices(devices: int, device: str, *, first: int, gpus: int, cores: i
         raise DeviceError(f"devices = {devices}: on the CPU each takes a core, and a cell has {cores} here")
 
 
-def check_data(kinds: Iterable[str], data_dir: Path | None, offline: bool) -> None:
+def check_data(datasets: Iterable[type[DatasetPlugin]], data_dir: Path | None, offline: bool) -> None:
     """Raises DataError for a data set that is not there, or damaged, and may not be fetched."""
     root = storage.root(data_dir)
-    for kind in sorted(kinds) if storage.is_offline(offline) else ():
-        if (reason := files.unfit(kind, root)) is not None:
+    for dataset in sorted(datasets, key=lambda cls: str(cls.name())) if storage.is_offline(offline) else ():
+        if (reason := dataset.unfit(root)) is not None:
             raise DataError(f"{reason} (offline: nothing is downloaded)")
 
 
-def _driver_count() -> int | None:
+def driver_count() -> int | None:
     """How many devices the CUDA driver shows to this process; None where only torch can tell."""
     if ROCM.exists():
         return None

@@ -7,9 +7,3 @@ with contextlib.suppress(Exception):  # as where memory is limited: the child th
     import torch
     import torch._dynamo  # noqa: F401
     import torchvision  # noqa: F401
-
-    import bnpbench.datasets.table
-    import bnpbench.execution.block
-    import bnpbench.execution.preflight
-    import bnpbench.execution.ranks
-    import bnpbench.execution.smoke  # noqa: F401

@@ -12,7 +12,7 @@ import torch
 from bnpbench.errors import NotApplicable
 from bnpbench.suite import Settings
 from bnpbench.suite.plugins import place_of
-from bnpbench.training import precision
+from bnpbench.training.step import set_precision
 
 
 def configure(settings: Settings, gpu: int, cores: tuple[int, ...] | None = None) -> None:
@@ -21,7 +21,7 @@ def configure(settings: Settings, gpu: int, cores: tuple[int, ...] | None = None
     torch.set_num_threads(settings.threads)
     if settings.device == "cuda":
         torch.cuda.set_device(gpu)
-    precision.configure(settings)
+    set_precision(settings)
     torch._dynamo.reset()  # past eight recompilations of one code object torch would run eagerly without a word
     gc.freeze()  # what was imported lives as long as the process: no collection need look at it
     if cores is not None and hasattr(os, "sched_setaffinity"):

@@ -9,10 +9,10 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from bnpbench.report.text import plain
 from bnpbench.results import differing, telling, told
 from bnpbench.suite import Block, Cell
-from bnpbench.suite.explaining import listed
+from bnpbench.suite.explain import listed
+from bnpbench.text import plain
 
 LINE_EVERY = 60.0  # seconds between plain lines
 

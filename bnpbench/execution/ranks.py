@@ -25,7 +25,7 @@ import torch
 import torch.distributed as dist
 
 from bnpbench.execution.block import run_block
-from bnpbench.execution.child import watch_parent
+from bnpbench.execution.interruption import watch_parent
 from bnpbench.execution.messages import FAILED, Finished, RunBlock
 from bnpbench.training.parallel import Group
 

@@ -17,12 +17,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bnpbench import datasets, methods, networks
+from bnpbench.datasets import storage
+from bnpbench.datasets.base import shape_of
 from bnpbench.errors import DataError
 from bnpbench.execution.messages import Smoke, Tried
 from bnpbench.execution.process import configure, failure
 from bnpbench.measure import machine
-from bnpbench.suite import Cell, Settings, data_shape, split_sizes
+from bnpbench.suite import Cell, Settings
+from bnpbench.training import models
 from bnpbench.training.accounting import kept_bytes
 from bnpbench.training.examples import WHOLE, Examples, Pairs, data_key, examples_of
 from bnpbench.training.trainer import Trainer
@@ -36,7 +38,7 @@ COPIES_OF_WEIGHTS = 3  # their gradients, and up to two moments of the optimizer
 
 def smoke(request: Smoke, emit: Callable[[Tried], None]) -> None:
     """Try the request's cells one after another; each is told as soon as it is done."""
-    root = datasets.root(request.data_dir)
+    root = storage.root(request.data_dir)
     loaded: dict[Any, Examples] = {}
     for cell in request.cells:
         _give_back()
@@ -55,7 +57,7 @@ def smoke(request: Smoke, emit: Callable[[Tried], None]) -> None:
 
 def _tried(cell: Cell, examples: Examples) -> Tried:
     trainer = Trainer(cell, examples, torch.device(cell.settings.device))
-    reason = methods.not_applicable(trainer.model, examples.input_shape, cell.settings.batch_size)
+    reason = models.not_applicable(trainer.model, examples.input_shape, cell.settings.batch_size)
     if reason is not None:
         return Tried(cell.key, "not applicable", reason)
     needed, free = _needed(trainer), _free(trainer.device)
@@ -79,7 +81,7 @@ def _losses(trainer: Trainer) -> Iterator[float]:
     order = order.view(steps, batch_size)[[place % steps for place in range(3)]].flatten()
     first, second, third = trainer.examples.training(order, batch_size, seed=0)
     for place, batch in enumerate((first, second)):
-        trainer.lr.fill_(trainer.schedule(1 + place // steps, place % steps))
+        trainer.lr.fill_(trainer.rate(1 + place // steps, place % steps))
         trainer.step.loss_sum.zero_()
         trainer.step(*batch)
         yield trainer.step.loss_sum.item()
@@ -118,7 +120,7 @@ def _examples(settings: Settings, root: Path, loaded: dict[Any, Examples]) -> Ex
     if key not in loaded:
         loaded.clear()  # those of an earlier cell, which may be large
         device = torch.device(settings.device)
-        there = datasets.missing(settings.dataset, root) is None
+        there = settings.dataset.unfit(root) is None
         loaded[key] = examples_of(settings, root, device) if there else Generated(settings, device)
     return loaded[key]
 
@@ -131,11 +133,11 @@ class Generated:
     """
 
     def __init__(self, settings: Settings, device: torch.device) -> None:
-        shape = data_shape(settings.dataset)
+        shape = shape_of(settings.dataset)
         self._shape = shape.input
-        self.input_shape = networks.reads(settings.network, shape.input)
+        self.input_shape = settings.network.reads(shape.input)
         self.classes = shape.classes
-        self.labels = (torch.arange(split_sizes(settings)[0]) % shape.classes).to(device)
+        self.labels = (torch.arange(settings.split_sizes()[0]) % shape.classes).to(device)
 
     def training(self, order: Tensor, batch_size: int, seed: int, part: slice = WHOLE) -> Iterable[tuple[Tensor, ...]]:
         generator = torch.Generator().manual_seed(seed)

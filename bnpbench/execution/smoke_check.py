@@ -8,15 +8,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bnpbench.datasets import files, storage
+from bnpbench.datasets import storage
 from bnpbench.errors import DeviceError
 from bnpbench.execution.children import ChildDied, ask, start_forkserver
 from bnpbench.execution.executor import modules_for, usable_cores
-from bnpbench.execution.messages import Probe, Smoke, Tried
+from bnpbench.execution.messages import Describe, Smoke, Tried
 from bnpbench.execution.precheck import check_cuda_only, resolve_device
-from bnpbench.report.text import plain
 from bnpbench.results import differing, telling, told
 from bnpbench.suite import Cell, PluginFile, Settings, Suite
+from bnpbench.text import plain
 
 EAGER = {"engine": "eager", "devices": 1, "deterministic": False}
 """How every cell is tried; of several devices, one does it all with the whole batch."""
@@ -82,8 +82,8 @@ def smoke_check(
         data_dir: folder of the data sets.
         only, seeds: as of ``run``.
     """
-    start_forkserver(modules_for({cell.settings.dataset.kind for cell in suite.cells(device="cpu", threads=1)}))
-    environment = ask(Probe())
+    start_forkserver(modules_for(suite))
+    environment = ask(Describe())
     gpus = environment["hardware"]["gpus"]
     threads = len(usable_cores(environment))
     cells = suite.cells(device=resolve_device("auto", gpus), threads=threads, only=only, seeds=seeds)
@@ -92,8 +92,8 @@ def smoke_check(
     tried = [Tried(cell.key, "not tried", reason) for cell, reason in refused]
     tried += _try(suite.name, chosen, names, data_dir, suite.plugins)
     root = storage.root(data_dir)
-    kinds = dict.fromkeys(str(cell.settings.dataset.kind) for cell in chosen)
-    replaced = {kind: reason for kind in kinds if (reason := files.missing(kind, root)) is not None}
+    datasets = {cell.settings.dataset.kind: type(cell.settings.dataset) for cell in chosen}
+    replaced = {kind: reason for kind, cls in datasets.items() if (reason := cls.missing(root)) is not None}
     return Smoked(suite.name, len(cells), names, tuple(tried), replaced)
 
 

@@ -6,7 +6,8 @@ import contextlib
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,22 +15,60 @@ from bnpbench.errors import BnpbenchError, WorkersLost
 from bnpbench.execution import interruption
 from bnpbench.execution.child import shorten
 from bnpbench.execution.columns import identity
-from bnpbench.execution.executor import Executor
-from bnpbench.execution.job import Job, Row
+from bnpbench.execution.executor import Executor, Run, Worker
 from bnpbench.execution.messages import Done, Epoch, Finished, Note, Refused, RunBlock
 from bnpbench.execution.options import Options, Outcome
 from bnpbench.execution.progress import Progress
 from bnpbench.execution.stores import Stores
 from bnpbench.files import appending
-from bnpbench.report.statistics import outliers
-from bnpbench.results import FINISHED
+from bnpbench.results import FINISHED, Store
 from bnpbench.results.store import writing
+from bnpbench.statistics.intervals import outliers
 from bnpbench.suite import Block, Cell
 
 BUSY_SECONDS = 0.5  # between looks at a block that another run is measuring
 LOOK_SECONDS = 2.0  # between looks at what tells nothing of itself: a log that grows, a signal that was lost
 LONELY_SECONDS = 60.0  # that a cluster without a worker may take to get one
+PARTIAL_SECONDS = 1.0  # of epochs that need not be on the disk yet
+PARTIAL_SHARE = 0.05  # of the time that writing them again and again may take
 LOSSES = 3  # of its worker, and a block is given up: it may be what takes the machine down
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Job:
+    """A block being measured.
+
+    Attributes:
+        pieces: groups of members still to run, each in a process of its own: the whole block at first, then, if
+            that process died, its members one by one.
+        store: of the worker's environment.
+        release: gives the block's lock back.
+        unwritten_until: the epochs so far are not written again before.
+    """
+
+    block: Block
+    worker: Worker
+    store: Store
+    release: contextlib.ExitStack
+    pieces: deque[tuple[Cell, ...]]
+    run: Run | None = None
+    piece: tuple[Cell, ...] = ()
+    deadline: float | None = None
+    unwritten_until: float = 0.0
+    epochs: dict[str, list[Row]] = field(default_factory=dict)
+    steps: dict[str, list[Row]] = field(default_factory=dict)
+    records: dict[str, Row] = field(default_factory=dict)
+    answered: bool = False
+
+    def keep(self, key: str, now: Callable[[], float]) -> None:
+        """Write the epochs so far of a long cell, all of them each time: seldom enough to stay cheap."""
+        begin = now()
+        if begin >= self.unwritten_until:
+            self.store.write_partial(key, self.epochs[key])
+            took = now() - begin
+            self.unwritten_until = begin + max(PARTIAL_SECONDS, took / PARTIAL_SHARE)
 
 
 class Sweep:
@@ -42,6 +81,7 @@ class Sweep:
         costs: what preflight found, by the cell's key.
         provenance: columns that are the same for every cell of the run.
         progress: is told what happens.
+        now: the time in seconds.
     """
 
     def __init__(
@@ -52,9 +92,11 @@ class Sweep:
         costs: dict[str, Any],
         provenance: Row,
         progress: Progress,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.stores, self.executor, self.options = stores, executor, options
         self.costs, self.provenance, self.progress = costs, provenance, progress
+        self.now = now
         self.queue: deque[Block] = deque()
         self.running: list[Job] = []
         self.losses: Counter[str] = Counter()
@@ -127,13 +169,13 @@ class Sweep:
         job.run = self.executor.start(job.worker, request, log)
         job.deadline = None
         if self.options.timeout is not None:
-            job.deadline = time.monotonic() + self.options.timeout * len(job.piece)
+            job.deadline = self.now() + self.options.timeout * len(job.piece)
 
     def _listen(self) -> None:
         """Wait for a message, a death, a deadline, another run's lock or a new worker, and deal with it."""
         if not self.running:
             self._check_workers()
-        deadlines = [job.deadline - time.monotonic() for job in self.running if job.deadline is not None]
+        deadlines = [job.deadline - self.now() for job in self.running if job.deadline is not None]
         patience = min([max(d, 0) for d in deadlines] + [BUSY_SECONDS if self.queue else LOOK_SECONDS])
         if self.running or self.queue:
             self.executor.wait([job.run for job in self.running], patience)
@@ -148,8 +190,8 @@ class Sweep:
         if not self.queue or any(worker.takes(block) for block in self.queue for worker in workers):
             self.lonely_since = None
             return
-        self.lonely_since = self.lonely_since or time.monotonic()
-        if time.monotonic() - self.lonely_since > LONELY_SECONDS:
+        self.lonely_since = self.lonely_since or self.now()
+        if self.now() - self.lonely_since > LONELY_SECONDS:
             count = sum(len(block.cells) for block in self.queue)
             raise WorkersLost(
                 f"no worker is left for {count} cells; what was finished is kept, and the same command goes on from "
@@ -168,7 +210,7 @@ class Sweep:
         elif not alive:
             job.run.join()
             self._died(job, "crashed", f"the process was {job.run.death()}")
-        elif job.deadline is not None and time.monotonic() > job.deadline:
+        elif job.deadline is not None and self.now() > job.deadline:
             job.run.kill()
             limit = f"{self.options.timeout:g} s a cell"
             self._died(job, "timeout", f"not done after {limit}; raise --timeout or shorten the cell")
@@ -179,7 +221,7 @@ class Sweep:
                 rows = job.epochs.setdefault(key, [])
                 rows[row["epoch"] - 1 :] = [row]  # told again where a rank died and all went back to a checkpoint
                 if len(job.block.cells) == 1 and row["epoch"] != job.block.cells[0].settings.epochs:  # else all follow
-                    job.keep(key)
+                    job.keep(key, self.now)
                 self.progress.epoch(job.block, key, row)
             case Finished(key, row, steps):
                 job.records[key], job.steps[key] = {**row, **self.provenance, "worker": job.worker.name}, steps

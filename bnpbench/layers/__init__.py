@@ -1,11 +1,11 @@
-"""Normalizations that torch lacks, and where a network puts them."""
+"""Normalizations that torch lacks, and the layers that have weights."""
 
 from __future__ import annotations
 
 from bnpbench.layers.averaged import AveragedBatchNorm
 from bnpbench.layers.four_things import FourThings
-from bnpbench.layers.normalization import Maker, Normalization
 from bnpbench.layers.renorm import BatchRenorm
 from bnpbench.layers.synchronized import SynchronizedBatchNorm
+from bnpbench.layers.weighted import weighted
 
-__all__ = ["AveragedBatchNorm", "BatchRenorm", "FourThings", "Maker", "Normalization", "SynchronizedBatchNorm"]
+__all__ = ["AveragedBatchNorm", "BatchRenorm", "FourThings", "SynchronizedBatchNorm", "weighted"]

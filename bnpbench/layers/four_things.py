@@ -14,7 +14,7 @@ class FourThings(nn.Module):
 
     Three of the four things are here, each by itself: ghost batches, the example's own statistics
     at inference, and groups of channels that share statistics (batch and group normalization in
-    one). The fourth, an L2 decay of β and γ − 1, is a term of the loss (``bnpbench.methods.penalty``).
+    one). The fourth, an L2 decay of β and γ − 1, is a term of the loss (``bnpbench.training.models.penalty``).
     With all of them off it is batch normalization; with one group and one example in training it is group
     normalization.
 

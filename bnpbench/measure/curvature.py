@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bnpbench.bnp.hook import input_of
+from bnpbench.bnp.layer import input_of
 from bnpbench.errors import BnpbenchError, NotApplicable
 
 Weighted = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d

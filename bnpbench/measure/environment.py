@@ -1,8 +1,4 @@
-"""What else can change a number: the machine, its driver and the libraries.
-
-``MEASUREMENT`` is raised by any commit that can move a measured number; results of different
-values never share a table.
-"""
+"""What else can change a number: the machine, its driver and the libraries."""
 
 from __future__ import annotations
 
@@ -19,11 +15,7 @@ import psutil
 import torch
 
 from bnpbench.measure import rates
-
-# 2: convolutions on CUDA keep to float32 unless precision says tf32; BNP in its lean form where that costs less
-# 3: compiled steps without guards, BNP's sums of wide layers in them by the kernel
-# 7: BNP's statistics of convolutions over many examples by pieces; calls in a backward pass wait for their gradient
-MEASUREMENT = 7
+from bnpbench.measure.measurement import MEASUREMENT
 
 
 def describe(gpu: int = 0) -> dict[str, Any]:
@@ -81,15 +73,27 @@ def details() -> dict[str, Any]:
 
 def cpu_model() -> str:
     """The processor's name, as its maker gives it."""
-    lines = (_read("/proc/cpuinfo") or "").splitlines()
+    brand = _printed("sysctl", "-n", "machdep.cpu.brand_string") if platform.system() == "Darwin" else None
+    return processor_name(_read("/proc/cpuinfo") or "", brand, platform.machine())
+
+
+def processor_name(cpuinfo: str, brand: str | None, architecture: str) -> str:
+    """A name that tells this processor from others.
+
+    Args:
+        cpuinfo: Linux' ``/proc/cpuinfo``; empty elsewhere.
+        brand: macOS' name of it, if there is one.
+        architecture: such as ``aarch64``; all that is told where nothing else is known.
+    """
+    lines = cpuinfo.splitlines()
     for line in lines:
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
-    if platform.system() == "Darwin":
-        return _printed("sysctl", "-n", "machdep.cpu.brand_string") or platform.machine()
+    if brand:
+        return brand
     arm = [line.partition(":") for line in lines if line.startswith(("CPU implementer", "CPU part", "CPU variant"))]
     named = dict.fromkeys(f"{name.strip().removeprefix('CPU ')} {value.strip()}" for name, _, value in arm)
-    return " ".join([platform.machine(), *named])
+    return " ".join([architecture, *named])
 
 
 def gpu_driver() -> str | None:

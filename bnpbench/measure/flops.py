@@ -327,3 +327,24 @@ _MOVING = frozenset(_MOVES.split())
 _FORMULAS = _table()
 PRODUCTS = {torch.ops.aten.convolution_backward: _convolution_backward}
 """For a FlopCounterMode that counts matrix products and convolutions alone."""
+
+
+def batch_norm_sizes(model: torch.nn.Module, batch: torch.Tensor) -> list[tuple[int, int, bool]]:
+    """Features and rows of each batch normalization in one pass, and whether it passes a gradient on.
+
+    Args:
+        model: on any device.
+        batch: one batch of input, on the same.
+    """
+    sizes: list[tuple[int, int, bool]] = []
+
+    def note(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
+        features = inputs[0].shape[1]
+        sizes.append((features, inputs[0].numel() // features, inputs[0].requires_grad))
+
+    layers = [m for m in model.modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)]
+    hooks = [layer.register_forward_hook(note) for layer in layers]
+    model(batch)
+    for hook in hooks:
+        hook.remove()
+    return sizes

@@ -1,146 +1,54 @@
-"""Residual networks: He et al.'s for CIFAR (2015, and pre-activation, 2016), and torchvision's ResNet-18."""
+"""The residual network for CIFAR."""
 
 from __future__ import annotations
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-from torchvision.models import resnet18 as torchvision_resnet18
+from collections.abc import Iterator
+from math import ceil, prod
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
-from bnpbench.layers import Normalization
-from bnpbench.networks.images import image_shape
-from bnpbench.suite.vocabulary import ResNet, ResNet18
+from pydantic import Field, model_validator
 
-WIDTHS = (16, 32, 64)
+from bnpbench.fields import Position
+from bnpbench.networks.base import NetworkPlugin
+from bnpbench.sites import Normalization, Site
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
-class CifarResNet(nn.Module):
-    """A 3 x 3 convolution, three stages of n basic blocks of 16, 32 and 64 channels, mean, one dense layer.
+class ResNet(NetworkPlugin):
+    """The residual network for CIFAR of depth 6n+2 (He et al. 2015), with option-A shortcuts."""
 
-    Shortcuts are option A: the second and third stage start with a stride of 2, their shortcut
-    takes every second pixel and fills the new channels with zeros, so it has no parameters.
-    Depth is 6n + 2. Convolutions have a bias only where the method needs one. Normalization stands
-    behind each convolution, or in pre-activation before it (and its ReLU); there, as in He et al. 2016, the
-    first block's first activation is shared with its shortcut.
+    images: ClassVar[bool] = True
+    kind: Literal["resnet"]
+    depth: Annotated[int, Field(ge=8)]
+    preactivation: bool = False
 
-    Args:
-        options: depth and form.
-        normalization: what stands at each place.
-        channels: of the images.
-        classes: number of outputs.
-    """
+    @model_validator(mode="after")
+    def _depth_is_6n_plus_2(self) -> Self:
+        if (self.depth - 2) % 6:
+            raise ValueError(f"depth is 6n+2 (8, 14, 20, 32, 44, 56, 110, ...), not {self.depth}")
+        return self
 
-    def __init__(self, options: ResNet, normalization: Normalization, channels: int, classes: int) -> None:
-        super().__init__()
-        blocks = (options.depth - 2) // 6
-        block = PreactivationBlock if options.preactivation else BasicBlock
-        self.conv1 = _conv3x3(channels, WIDTHS[0], 1, normalization)
-        self.norm1 = normalization.make(WIDTHS[0], 2, "conv1")
-        self.relu = nn.ReLU()
-        features, stages = WIDTHS[0], []
-        for stage, width in enumerate(WIDTHS, start=1):
-            layers = []
-            for index in range(blocks):
-                stride = 2 if stage > 1 and index == 0 else 1
-                site = f"stage{stage}.{index}"
-                activated = stage == 1 and index == 0
-                layers.append(block(features, width, stride, normalization, site, activated))
+    def sites(self, input_shape: tuple[int, ...], position: Position) -> Iterator[Site]:
+        """At each convolution, whatever the position."""
+        sides, features = input_shape[1:], 16
+        yield Site("conv1", features, prod(sides))
+        for stage, width in enumerate((16, 32, 64), start=1):
+            for block in range((self.depth - 2) // 6):
+                name = f"stage{stage}.{block}"
+                if self.preactivation and (stage > 1 or block):
+                    yield Site(f"the input of {name}", features, prod(sides))
+                if stage > 1 and block == 0:  # begins with a stride of 2
+                    sides = tuple(ceil(side / 2) for side in sides)
                 features = width
-            stages.append(nn.Sequential(*layers))
-        self.stage1, self.stage2, self.stage3 = stages
-        last = f"stage3.{blocks - 1}.conv2"
-        self.last_norm = normalization.make(features, 2, last) if options.preactivation else None
-        self.output = nn.Linear(features, classes)
+                yield Site(f"{name}.conv1", width, prod(sides))
+                if not self.preactivation:
+                    yield Site(f"{name}.conv2", width, prod(sides))
+        if self.preactivation:
+            yield Site(f"{name}.conv2", features, prod(sides))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits (N, classes) of images (N, channels, height, width)."""
-        x = self.relu(self.norm1(self.conv1(x)))
-        x = self.stage3(self.stage2(self.stage1(x)))
-        if self.last_norm is not None:
-            x = self.relu(self.last_norm(x))
-        logits: Tensor = self.output(x.mean((2, 3)))
-        return logits
+    def build(self, normalization: Normalization, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+        from bnpbench.layers.residual import CifarResNet
 
-
-class BasicBlock(nn.Module):
-    """relu(shortcut(x) + norm(conv(relu(norm(conv(x))))))."""
-
-    def __init__(
-        self, channels: int, width: int, stride: int, normalization: Normalization, site: str, activated: bool
-    ) -> None:
-        super().__init__()
-        self.conv1 = _conv3x3(channels, width, stride, normalization)
-        self.norm1 = normalization.make(width, 2, f"{site}.conv1")
-        self.conv2 = _conv3x3(width, width, 1, normalization)
-        self.norm2 = normalization.make(width, 2, f"{site}.conv2")
-        self.relu = nn.ReLU()
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(N, channels, h, w) to (N, width, h / stride, w / stride)."""
-        y = self.relu(self.norm1(self.conv1(x)))
-        y = self.norm2(self.conv2(y))
-        activated: Tensor = self.relu(y + _shortcut(x, y))
-        return activated
-
-
-class PreactivationBlock(nn.Module):
-    """shortcut(x) + conv(relu(norm(conv(relu(norm(x)))))); ``activated``: x comes normalized, through a ReLU."""
-
-    def __init__(
-        self, channels: int, width: int, stride: int, normalization: Normalization, site: str, activated: bool
-    ) -> None:
-        super().__init__()
-        self.norm1 = None if activated else normalization.make(channels, 2, f"the input of {site}")
-        self.conv1 = _conv3x3(channels, width, stride, normalization)
-        self.norm2 = normalization.make(width, 2, f"{site}.conv1")
-        self.conv2 = _conv3x3(width, width, 1, normalization)
-        self.relu = nn.ReLU()
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(N, channels, h, w) to (N, width, h / stride, w / stride)."""
-        y = x if self.norm1 is None else self.relu(self.norm1(x))
-        y = self.conv2(self.relu(self.norm2(self.conv1(y))))
-        total: Tensor = y + _shortcut(x, y)
-        return total
-
-
-def resnet(options: ResNet, normalization: Normalization, input_shape: tuple[int, ...], classes: int) -> CifarResNet:
-    """The residual network for CIFAR of depth 6n + 2.
-
-    Raises:
-        SuiteError: the input is no image.
-    """
-    channels, _, _ = image_shape("resnet", input_shape)
-    return CifarResNet(options, normalization, channels, classes)
-
-
-def resnet18(options: ResNet18, normalization: Normalization, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-    """torchvision's ResNet-18; its first convolution reads as many channels as the images have.
-
-    Raises:
-        SuiteError: the input is no image.
-    """
-    channels, _, _ = image_shape("resnet18", input_shape)
-    model: nn.Module = torchvision_resnet18(
-        num_classes=classes,
-        norm_layer=lambda features: normalization.make(features, 2, f"a convolution of {features} channels"),
-    )
-    if channels != 3:
-        model.conv1 = nn.Conv2d(channels, 64, 7, stride=2, padding=3, bias=False)
-    if normalization.conv_bias:
-        for module in model.modules():
-            if isinstance(module, nn.Conv2d):
-                module.bias = nn.Parameter(torch.zeros(module.out_channels))
-    return model
-
-
-def _conv3x3(channels: int, width: int, stride: int, normalization: Normalization) -> nn.Conv2d:
-    return nn.Conv2d(channels, width, 3, stride=stride, padding=1, bias=normalization.conv_bias)
-
-
-def _shortcut(x: Tensor, like: Tensor) -> Tensor:
-    """``x``, subsampled and padded with zero channels where ``like`` has more of them (option A)."""
-    if x.shape == like.shape:
-        return x
-    missing = like.shape[1] - x.shape[1]
-    return F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, missing // 2, missing - missing // 2))
+        return CifarResNet(self.depth, self.preactivation, normalization, input_shape[0], classes)

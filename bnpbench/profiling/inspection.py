@@ -15,12 +15,12 @@ from pathlib import Path
 from bnpbench.errors import BnpbenchError
 from bnpbench.execution.children import ask, interpreter, start_forkserver
 from bnpbench.execution.executor import usable_cores
-from bnpbench.execution.messages import Preflight, Probe, Profile, Profiled
+from bnpbench.execution.messages import Describe, Preflight, Profile, Profiled
 from bnpbench.execution.precheck import check_cuda_only, check_data, check_device, device_index, resolve_device
 from bnpbench.report.document import Chapter, Record, Section, Table
-from bnpbench.report.text import dash, fixed
 from bnpbench.results.store import folder_name
 from bnpbench.suite import Cell, Suite
+from bnpbench.text import dash, fixed
 
 SHOWN = 15  # operators in the table
 RATE = 50  # samples a second: each stops the process, with native frames for milliseconds
@@ -41,7 +41,7 @@ def choose(suite: Suite, only: Sequence[str], methods: Sequence[str], device: st
     """
     check_device(device, f"--device {device}")
     start_forkserver()
-    environment = ask(Probe(device_index(device) or 0))
+    environment = ask(Describe(device_index(device) or 0))
     kind = resolve_device(device, environment["hardware"]["gpus"])
     threads = len(usable_cores(environment))
     found: list[Cell] = []
@@ -146,7 +146,7 @@ def _within(seconds: float, command: Sequence[str]) -> tuple[int | None, str]:
 
 def _check(suite: Suite, cells: Sequence[Cell], data_dir: Path | None) -> None:
     """Raises BnpbenchError for a cell that cannot be run."""
-    check_data({cell.settings.dataset.kind for cell in cells}, data_dir, offline=False)
+    check_data({type(cell.settings.dataset) for cell in cells}, data_dir, offline=False)
     found = ask(Preflight(tuple(cells), data_dir, False), suite.plugins)
     for cell in cells:
         if reason := found[cell.key].not_applicable:

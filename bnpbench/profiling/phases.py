@@ -11,7 +11,7 @@ from torch._C._autograd import DeviceType
 from torch.profiler import ProfilerActivity, record_function
 from torch.profiler import profile as torch_profile
 
-from bnpbench import datasets
+from bnpbench.datasets import storage
 from bnpbench.execution.messages import Profile, Profiled, Time
 from bnpbench.execution.process import configure
 from bnpbench.training.examples import examples_of
@@ -46,7 +46,7 @@ def stepping(request: Profile) -> Callable[[], None]:
     """A function that runs the cell's next step, batch after batch, its phases marked for the profiler."""
     settings = request.cell.settings
     device = torch.device(settings.device)
-    examples = examples_of(settings, datasets.root(request.data_dir), device)
+    examples = examples_of(settings, storage.root(request.data_dir), device)
     trainer = Trainer(request.cell, examples, device)
     trainer.step.begin_epoch(trainer.noise)
     for phase in PHASES:

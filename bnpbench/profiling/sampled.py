@@ -7,16 +7,16 @@ import sys
 import time
 from pathlib import Path
 
-from bnpbench.execution.child import load
 from bnpbench.execution.messages import Profile
 from bnpbench.execution.process import configure
 from bnpbench.profiling.phases import stepping
+from bnpbench.suite import load_plugins
 
 
 def main(file: Path, seconds: float, done: Path) -> None:
     """Run steps for so long, then make ``done``. The file is ``inspection.sample``'s, for this process alone."""
     plugins, pickled = pickle.loads(file.read_bytes())
-    load(plugins)
+    load_plugins(plugins)  # their modules, by which the request's classes are found
     request: Profile = pickle.loads(pickled)
     configure(request.cell.settings, request.gpu)
     step = stepping(request)

@@ -9,8 +9,8 @@ from bnpbench.report.cells import Place, measured, published
 from bnpbench.report.document import Record, Section, Table
 from bnpbench.report.groups import Group
 from bnpbench.report.metrics import best_epoch
-from bnpbench.report.text import dash, span
 from bnpbench.report.view import Cell, View
+from bnpbench.text import dash, span
 
 _METRIC, _LOSS = "test_accuracy", "train_loss"
 _DIGITS = 4

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 from bnpbench.report.claims import Verdict
-from bnpbench.report.statistics import LEAST_PAIRS, Estimate, student
-from bnpbench.report.text import fixed, significant
 from bnpbench.report.view import View
+from bnpbench.statistics.intervals import LEAST_PAIRS, Estimate, student
+from bnpbench.text import fixed, significant
 
 NOISY = 0.05  # half an interval's width, as a share of the ratio, from which a table carries a warning
 _HOPELESS = 100  # times as many values: nobody will run that

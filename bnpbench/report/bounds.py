@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bnpbench.report.bootstrap import cells_interval
 from bnpbench.report.cells import Place, measured
 from bnpbench.report.document import Record, Section, Table
 from bnpbench.report.extra import step_seconds
 from bnpbench.report.groups import Group
-from bnpbench.report.text import dash, significant
 from bnpbench.report.view import Cell, View
+from bnpbench.statistics.bootstrap import cells_interval
+from bnpbench.text import dash, significant
 
 TITLE = "What bounds a step"
 _COLUMNS = (

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from bnpbench.report.document import Record, record
 from bnpbench.report.metrics import default_at, describe_at
-from bnpbench.report.statistics import Estimate
-from bnpbench.report.text import DASH, dash, decimals, fixed
 from bnpbench.report.view import Cell, View
 from bnpbench.results import told
+from bnpbench.statistics.intervals import Estimate
+from bnpbench.text import DASH, dash, decimals, fixed
 
 
 @dataclass(frozen=True)

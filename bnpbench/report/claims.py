@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bnpbench.report.bootstrap import cells_interval, unpaired_interval
 from bnpbench.report.metrics import COUNTS, TIMES, At, NoDataError, default_at, describe_at, times, value
-from bnpbench.report.statistics import Estimate, mean_interval, ratio_interval
 from bnpbench.report.view import Cell, View, number, views
 from bnpbench.results import Results, told
+from bnpbench.statistics.bootstrap import cells_interval, unpaired_interval
+from bnpbench.statistics.intervals import Estimate, mean_interval, ratio_interval
 
 Outcome = Literal["holds", "fails", "undecided", "no data"]
 Seeds = dict[str, Cell]  # seed to the cell that a side picks

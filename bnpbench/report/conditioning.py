@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from bnpbench.report.cells import Place
 from bnpbench.report.document import Record, Section, Table
 from bnpbench.report.groups import Group
-from bnpbench.report.text import DASH, decimals
 from bnpbench.report.view import Cell, View
+from bnpbench.text import DASH, decimals
 
 _COLUMNS = {
     "kappa_hessian": "κ of the Hessian",

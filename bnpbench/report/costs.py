@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from bnpbench.report.cells import Place, measured
 from bnpbench.report.document import Record, Section, Table
 from bnpbench.report.groups import Group
-from bnpbench.report.text import DASH
 from bnpbench.report.view import Cell, View
+from bnpbench.text import DASH
 
 _COLUMNS = {
     "flops_model": ("model", "not counted"),

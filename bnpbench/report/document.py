@@ -16,8 +16,8 @@ from typing import Any
 
 from tabulate import tabulate
 
-from bnpbench.report.statistics import Estimate
-from bnpbench.report.text import csv_cell, markdown, plain
+from bnpbench.statistics.intervals import Estimate
+from bnpbench.text import csv_cell, markdown, plain
 
 
 @dataclass(frozen=True)

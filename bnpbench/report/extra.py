@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from bnpbench.report.bootstrap import cells_interval
 from bnpbench.report.claims import paired_times
 from bnpbench.report.groups import Group
 from bnpbench.report.metrics import NoDataError, times
 from bnpbench.report.view import Cell, View
+from bnpbench.statistics.bootstrap import cells_interval
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from typing import Any
 from bnpbench.report.document import Record, Section, Table, record
 from bnpbench.report.extra import Crossing, crossing, differences, measured_crossing, step_seconds
 from bnpbench.report.groups import Group
-from bnpbench.report.statistics import Estimate, power_law
-from bnpbench.report.text import DASH, dash, fixed, significant
 from bnpbench.report.view import Cell, View
 from bnpbench.results import told
+from bnpbench.statistics.intervals import Estimate, power_law
+from bnpbench.text import DASH, dash, fixed, significant
 
 LEAST_VALUES = 3  # of an axis, for an exponent
 LEAST_SIZES = 4  # of batches, for a crossing to be looked for

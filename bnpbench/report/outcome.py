@@ -8,8 +8,8 @@ from typing import Literal
 
 from bnpbench.errors import BnpbenchError
 from bnpbench.report.document import RENDERERS, Chapter, Record, Section, Table
-from bnpbench.report.statistics import Estimate
-from bnpbench.report.text import dash, fixed
+from bnpbench.statistics.intervals import Estimate
+from bnpbench.text import dash, fixed
 
 METRIC = "train_seconds"  # whose times are compared
 

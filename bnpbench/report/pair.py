@@ -7,14 +7,15 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from bnpbench.report.bootstrap import change_interval
+from bnpbench.measure.measurement import moved_seconds
 from bnpbench.report.claims import paired_times
 from bnpbench.report.metrics import NoDataError, times
 from bnpbench.report.outcome import METRIC, Change, Judgement
-from bnpbench.report.statistics import Estimate
-from bnpbench.report.text import dash, fixed
 from bnpbench.report.view import Cell, View
 from bnpbench.results import FINISHED, told
+from bnpbench.statistics.bootstrap import change_interval
+from bnpbench.statistics.intervals import Estimate
+from bnpbench.text import dash, fixed
 
 ACCURACY_TOLERANCE = 0.02  # of seeded CPU runs: rounding differs between torch versions and grows over epochs
 FLOPS = ("flops_model", "flops_method_predicted", "flops_method_counted", "parameters")
@@ -22,7 +23,7 @@ UNDER_ONE_TORCH = ("flops_method_executed", "operators_per_step", "kernels_per_s
 SECONDS = "seconds per epoch"
 _SIDES = ("in the base", "in the new results")
 _RANKS = {"ok": 2, **dict.fromkeys(FINISHED - {"ok"}, 1)}  # of a status: the higher the better; others are failures
-_IN_TURN = "in turn"
+_IN_TURN, _OTHERWISE = "in turn", "measured otherwise"
 # Settings in which a method and the vanilla that it is compared with are alike; others may go with the method.
 _PLACE = ("dataset", "network", "batch_size", "seed", "engine", "precision", "memory_format", "device", "threads")
 
@@ -35,15 +36,17 @@ class Pair:
         self.keys = [c.key for c in base.cells if c.row and (other := new.by_key.get(c.key)) is not None and other.row]
         self.same_machine = not hardware_differences(base, new)
         torches = [_facts(view, "software").get("torch") for view in (base, new)]
+        self.measurements = [view.environment.get("measurement") for view in (base, new)]
+        self.moved = moved_seconds(*self.measurements)
         self.same_torch = torches[0] == torches[1] and torches[0] is not None
 
     def notes(self) -> Iterable[str]:
         """What else than the code may have moved the numbers, and how they are judged."""
         for name in ("hardware", "software"):
             yield from (f"{name} differs: {d}" for d in _differences(_facts(self.base, name), _facts(self.new, name)))
-        rules = [view.environment.get("measurement") for view in (self.base, self.new)]
-        if rules[0] != rules[1]:
-            yield f"measurement differs: {told(rules[0])} and {told(rules[1])}"
+        if self.measurements[0] != self.measurements[1]:
+            effect = f"times are not judged: {self.moved}" if self.moved else "what changed leaves seconds alone"
+            yield f"measurement differs: {' and '.join(map(told, self.measurements))}; {effect}"
         for name in ("bnpbench", "commit"):
             one, other = (
                 ", ".join(sorted({str(view.by_key[key].row[name]) for key in self.keys} - {"None"}))
@@ -57,7 +60,9 @@ class Pair:
         )
         if not self.same_torch:
             yield f"not judged under another torch: {', '.join(UNDER_ONE_TORCH)}"
-        if self.same_machine:
+        if self.same_machine and self.moved:
+            yield f"{_OTHERWISE}: times are shown and not judged"
+        elif self.same_machine:
             yield f"a time is worse when its ratio and its whole 95 % interval are above {1 + self.max_slowdown:g}"
             yield f"{_IN_TURN}: methods that took turns with vanilla are judged by their ratios to it, not by seconds"
         else:
@@ -122,12 +127,13 @@ class Pair:
     def _times(self, pairs: Sequence[tuple[Cell, Cell]]) -> Iterable[Change]:
         change = _maker(self.new, pairs[0][1], f"{len(pairs)} seed{'s' if len(pairs) > 1 else ''}")
         in_turn = all(_beside_vanilla(self.base, one) and _beside_vanilla(self.new, other) for one, other in pairs)
+        unjudged = "another machine" if not self.same_machine else _OTHERWISE if self.moved else ""
         if self.same_machine:
             samples = [(_seconds(self.base, one), _seconds(self.new, other)) for one, other in pairs]
-            yield from self._judged(change, SECONDS, samples, _IN_TURN if in_turn else "")
+            yield from self._judged(change, SECONDS, samples, unjudged or (_IN_TURN if in_turn else ""))
         if pairs[0][1].kind != "vanilla":
             samples = [(_to_vanilla(self.base, one), _to_vanilla(self.new, other)) for one, other in pairs]
-            yield from self._judged(change, "ratio to vanilla", samples, "" if self.same_machine else "another machine")
+            yield from self._judged(change, "ratio to vanilla", samples, unjudged)
 
     def _judged(
         self,

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bnpbench.report.bootstrap import cells_interval
 from bnpbench.report.cells import Place
 from bnpbench.report.document import Record, Section, Table
 from bnpbench.report.metrics import TIMES, At, NoDataError, default_at, describe_at, times, value
-from bnpbench.report.text import decimals
 from bnpbench.report.view import Cell, View
 from bnpbench.results import told
+from bnpbench.statistics.bootstrap import cells_interval
+from bnpbench.text import decimals
 
 SHOWN_ELSEWHERE = ("train_seconds", "test_accuracy")
 

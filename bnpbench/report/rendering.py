@@ -15,10 +15,10 @@ from bnpbench.report.growth import growth
 from bnpbench.report.references import references
 from bnpbench.report.selection import selection
 from bnpbench.report.summary import damaged, deviations, overview, remarks, settings, strays, unfinished
-from bnpbench.report.text import dash, decimals, fixed, significant
 from bnpbench.report.timing import time_to_accuracy, timing
 from bnpbench.report.view import View, views
 from bnpbench.results import Results
+from bnpbench.text import dash, decimals, fixed, significant
 
 
 def render(results: Results, format: str = "markdown") -> str:  # noqa: A002 - the name of the option

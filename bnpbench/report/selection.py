@@ -10,9 +10,9 @@ from typing import Any
 from bnpbench.report.cells import Place, published
 from bnpbench.report.document import Record, Section, Table
 from bnpbench.report.groups import Group, Layout, layout
-from bnpbench.report.text import DASH, dash, fixed
 from bnpbench.report.view import Cell, View
 from bnpbench.results import FINISHED, setting, told
+from bnpbench.text import DASH, dash, fixed
 
 FLAT = 0.01  # values whose accuracy is at most so far below the best are as good
 

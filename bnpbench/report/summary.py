@@ -8,9 +8,9 @@ from typing import Any
 
 from bnpbench.report.document import Record, Section, Table
 from bnpbench.report.groups import Group, Layout
-from bnpbench.report.text import span
 from bnpbench.report.view import Cell, View
 from bnpbench.results import told
+from bnpbench.text import span
 
 _SHOWN = 5  # keys, logs and values in one place of a table
 

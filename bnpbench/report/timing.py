@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
 from bnpbench.report.advice import noise
-from bnpbench.report.bootstrap import cells_intervals
 from bnpbench.report.cells import Place, measured, published
 from bnpbench.report.claims import paired_times
 from bnpbench.report.document import Record, Section, Table
 from bnpbench.report.groups import Group
 from bnpbench.report.metrics import NoDataError, times, value
-from bnpbench.report.statistics import Estimate, outliers
-from bnpbench.report.text import dash, decimals, span
 from bnpbench.report.view import Cell, View, number
+from bnpbench.statistics.bootstrap import cells_intervals
+from bnpbench.statistics.intervals import Estimate, outliers
+from bnpbench.text import dash, decimals, span
 
 _METRIC = "train_seconds"
 _At = tuple[int, str]  # batch size and method

@@ -12,8 +12,9 @@ from bnpbench.errors import ResultsError
 from bnpbench.results.folder import parts_of, read_environment
 from bnpbench.results.part import replacing
 from bnpbench.results.reading import environment_folders, linked
-from bnpbench.results.schema import CELLS
+from bnpbench.results.schema import SCHEMAS
 from bnpbench.results.store import Store
+from bnpbench.text import some
 
 
 def compact(directory: Path) -> dict[Path, int]:
@@ -25,7 +26,7 @@ def compact(directory: Path) -> dict[Path, int]:
         The number of cells that were merged, by the environment's folder.
 
     Raises:
-        ResultsError: there is no such folder, or nothing can be written there.
+        ResultsError: there is no such folder, nothing can be written there, or something would be lost.
     """
     if not directory.is_dir():
         raise ResultsError(f"{directory}: there is no such folder of results; name one that `bnpbench run` wrote")
@@ -39,10 +40,11 @@ def _compact(folder: Path) -> int:
     store.tidy()
     with store.alone():  # a run that commits waits
         damaged: list[tuple[Path, str]] = []
-        tables = read_environment(folder, damaged)
-        _refuse_to_lose(folder, damaged)
+        unknown: set[str] = set()
+        tables = read_environment(folder, damaged, unknown)
+        _refuse_to_lose(folder, damaged, unknown)
         for kind in ("epochs", "steps", "cells"):  # those of the cells count, and come last
-            _write(folder / f"{kind}.parquet", tables[kind])
+            _write(folder / f"{kind}.parquet", tables[kind], SCHEMAS[kind])
         keys = tables["cells"].column("key").to_pylist()
         needless = set(keys) - {path.stem for path, _ in damaged if path.parent == folder / "cells"}
         for kind in ("cells", "epochs", "steps"):
@@ -51,7 +53,13 @@ def _compact(folder: Path) -> int:
         return len(keys)
 
 
-def _refuse_to_lose(folder: Path, damaged: list[tuple[Path, str]]) -> None:
+def _refuse_to_lose(folder: Path, damaged: list[tuple[Path, str]], unknown: set[str]) -> None:
+    if unknown:
+        raise ResultsError(
+            f"{folder}: columns that this bnpbench does not know would be lost: {some(sorted(unknown))}. Nothing was "
+            "merged: leave the parts as they are, they are read either way, or merge them with the bnpbench that wrote "
+            "them"
+        )
     for path, reason in damaged:
         if path.parent == folder:
             raise ResultsError(
@@ -60,8 +68,8 @@ def _refuse_to_lose(folder: Path, damaged: list[tuple[Path, str]]) -> None:
             )
 
 
-def _write(path: Path, table: pa.Table) -> None:
-    metadata = {name.decode(): text.decode() for name, text in (CELLS.metadata or {}).items()}
+def _write(path: Path, table: pa.Table, schema: pa.Schema) -> None:
+    metadata = {name.decode(): text.decode() for name, text in (schema.metadata or {}).items()}
     with (
         replacing(path) as temporary,
         pq.ParquetWriter(

@@ -65,7 +65,7 @@ def setting(cell: Mapping[str, Any], path: str) -> Any:
     return value
 
 
-def told(value: Any) -> str:
+def told(value: object) -> str:
     """A setting as text; a table of nothing but its kind is that kind, ``[32] * 8`` a list of eight times 32."""
     if isinstance(value, dict):
         given = {name: item for name, item in value.items() if item is not None}
@@ -84,7 +84,7 @@ def _reluctance(path: str) -> int:
     return len(_PREFERRED) - _PREFERRED.index(name) if name in _PREFERRED else 0
 
 
-def _paths(name: str, value: Any) -> Iterable[str]:
+def _paths(name: str, value: object) -> Iterable[str]:
     if isinstance(value, dict) and value:
         for inner, item in value.items():
             yield from _paths(f"{name}.{inner}", item)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bnpbench.results.part import DamagedError, key_of, members, promised_rows, read_part
-from bnpbench.results.schema import CELLS, SCHEMAS, STATUSES
+from bnpbench.results.schema import SCHEMAS, STATUSES
 
 T = TypeVar("T")
 
@@ -24,31 +24,33 @@ PARTIAL = ".partial"  # of the epochs so far of a cell that is still being measu
 _TRIES = 5  # of a folder that changes while it is read
 
 
-def read_environment(folder: Path, damaged: list[tuple[Path, str]]) -> dict[str, pa.Table]:
+def read_environment(folder: Path, damaged: list[tuple[Path, str]], unknown: set[str]) -> dict[str, pa.Table]:
     """The whole cells of a folder with their epochs and steps; everything else goes to ``damaged``.
+
+    The names of columns that are in none of the schemas go to ``unknown``; their values are not read.
 
     What looks damaged or was merged meanwhile is read again while a run commits or compacts: it may have been moved.
     """
     for _ in range(_TRIES):
         merged, before, found = _stamp(folder / "cells.parquet"), _state(folder), list[tuple[Path, str]]()
-        tables = _read(folder, found)
+        tables = _read(folder, found, unknown)
         if _stamp(folder / "cells.parquet") == merged and (not found or _state(folder) == before):
             break
     damaged += found
     return tables
 
 
-def _read(folder: Path, damaged: list[tuple[Path, str]]) -> dict[str, pa.Table]:
-    compacted = _read_compacted(folder, damaged)
+def _read(folder: Path, damaged: list[tuple[Path, str]], unknown: set[str]) -> dict[str, pa.Table]:
+    compacted = _read_compacted(folder, damaged, unknown)
     merged = set(compacted["cells"].column("key").to_pylist())
     parts = {kind: parts_of(folder / kind) | committed(folder, kind) for kind in SCHEMAS}
     cells: dict[str, _Promise] = {}
-    tables = {"cells": _gathered(_committed(parts["cells"], merged, cells, damaged), CELLS)}
+    tables = {"cells": _gathered(_committed(parts["cells"], merged, cells, damaged, unknown), SCHEMAS["cells"])}
     counts: dict[str, dict[str, int]] = {}
     known = merged.union(parts["cells"])
     for kind in ("epochs", "steps"):
         wanted = [parts[kind][key] for key, cell in cells.items() if cell.rows[kind] and key in parts[kind]]
-        reader = partial(_rows_part, schema=SCHEMAS[kind], cells=cells)
+        reader = partial(_rows_part, kind=kind, cells=cells, unknown=unknown)
         tables[kind] = _gathered((table for _, table in _read_all(wanted, reader, damaged)), SCHEMAS[kind])
         counts[kind] = {row["values"]: row["counts"] for row in tables[kind].column("key").value_counts().to_pylist()}
         strays = sorted(key for key in parts[kind] if key.removesuffix(PARTIAL) not in known)
@@ -113,8 +115,9 @@ class _Promise(NamedTuple):
     rows: dict[str, int]  # how many epochs and steps belong to it
 
 
-def _cells_part(path: Path) -> tuple[pa.Table, _Promise]:
-    table, metadata = read_part(path, CELLS)
+def _cells_part(path: Path, unknown: set[str]) -> tuple[pa.Table, _Promise]:
+    table, metadata, others = read_part(path, "cells")
+    unknown.update(others)
     if len(table) != 1:
         raise DamagedError(f"{len(table)} rows, a cell is one")
     _check_cells(table.column("key"), table.column("settings"), table.column("status"))
@@ -138,8 +141,9 @@ def _check_cells(keys: pa.ChunkedArray, settings: pa.ChunkedArray, statuses: pa.
             raise DamagedError("its settings are not a JSON object")
 
 
-def _rows_part(path: Path, schema: pa.Schema, cells: Mapping[str, _Promise]) -> pa.Table:
-    table, metadata = read_part(path, schema)
+def _rows_part(path: Path, kind: str, cells: Mapping[str, _Promise], unknown: set[str]) -> pa.Table:
+    table, metadata, others = read_part(path, kind)
+    unknown.update(others)
     if (keys := pc.unique(table.column("key")).to_pylist()) != [path.stem]:
         raise DamagedError(f"it holds rows of {', '.join(str(key)[:40] for key in keys[:3]) or 'no cell'}")
     if metadata.get("commit") != cells[path.stem].commit:
@@ -148,10 +152,14 @@ def _rows_part(path: Path, schema: pa.Schema, cells: Mapping[str, _Promise]) -> 
 
 
 def _committed(
-    paths: Mapping[str, Path], merged: Set[str], cells: dict[str, _Promise], damaged: list[tuple[Path, str]]
+    paths: Mapping[str, Path],
+    merged: Set[str],
+    cells: dict[str, _Promise],
+    damaged: list[tuple[Path, str]],
+    unknown: set[str],
 ) -> Iterator[pa.Table]:
     """The readable cells whose block was committed whole, each a row; what was promised of them goes to ``cells``."""
-    for path, (table, cell) in _read_all(paths.values(), _cells_part, damaged):
+    for path, (table, cell) in _read_all(paths.values(), partial(_cells_part, unknown=unknown), damaged):
         if missing := [key for key in cell.members if key not in paths and key not in merged]:
             reason = f"unfinished: its block lacks {', '.join(missing[:3])}; the next run measures it again"
             damaged.append((path, reason))
@@ -179,20 +187,21 @@ def _is_whole(
     return True
 
 
-def _read_compacted(folder: Path, damaged: list[tuple[Path, str]]) -> dict[str, pa.Table]:
+def _read_compacted(folder: Path, damaged: list[tuple[Path, str]], unknown: set[str]) -> dict[str, pa.Table]:
     """What was merged into one file a table. That of the cells comes last and goes first: the others count with it."""
     tables = {kind: schema.empty_table() for kind, schema in SCHEMAS.items()}
     if not (folder / "cells.parquet").exists():
         return tables
-    for kind, schema in SCHEMAS.items():
+    for kind in SCHEMAS:
         path = folder / f"{kind}.parquet"
         try:
-            table, _ = read_part(path, schema, compacted=True)
+            table, _, others = read_part(path, kind, compacted=True)
             if kind == "cells":
                 _check_cells(table.column("key"), table.column("settings"), table.column("status"))
         except DamagedError as reason:
             damaged.append((path, f"left out with all that was merged: {reason}"))
             return {kind: schema.empty_table() for kind, schema in SCHEMAS.items()}
+        unknown.update(others)
         tables[kind] = table
     keys = tables["cells"].column("key").to_pylist()
     return {kind: table.filter(with_key(table, keys)) for kind, table in tables.items()}

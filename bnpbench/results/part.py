@@ -13,14 +13,14 @@ import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bnpbench.files import fresh
 from bnpbench.results import limits
-from bnpbench.results.schema import LATER, SCHEMA_VERSION
+from bnpbench.results.schema import NEEDED, SCHEMA_VERSION, UPGRADES, digest, schema_of, upgraded
 
 PART_BYTES = 64 * 2**20
 COMPACTED_BYTES = 4 * 2**30
@@ -35,6 +35,20 @@ class DamagedError(Exception):
 
 class NewerError(DamagedError):
     """A part that a newer bnpbench wrote: nothing is wrong with it, and nothing may be written over it."""
+
+
+class Part(NamedTuple):
+    """What was read of a file.
+
+    Attributes:
+        table: its rows, with the columns of the present schema.
+        metadata: its footer's.
+        unknown: its other columns, as ``cells.colour``; they were not read.
+    """
+
+    table: pa.Table
+    metadata: dict[str, str]
+    unknown: tuple[str, ...]
 
 
 def write_part(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema, metadata: Mapping[str, str]) -> None:
@@ -91,16 +105,13 @@ def read_json(path: Path, limit: int = PART_BYTES) -> dict[str, Any]:
     return document
 
 
-def read_part(path: Path, schema: pa.Schema, *, compacted: bool = False) -> tuple[pa.Table, dict[str, str]]:
-    """Reads a part that must have exactly ``schema``, but for columns that came later: they are null in older parts.
+def read_part(path: Path, kind: str, *, compacted: bool = False) -> Part:
+    """Reads a part of any version up to this one's; columns that it lacks are null.
 
     Args:
         path: the file.
-        schema: CELLS, EPOCHS or STEPS.
+        kind: cells, epochs or steps.
         compacted: many parts in one file: larger limits, any compression.
-
-    Returns:
-        The table, and the footer's metadata.
 
     Raises:
         DamagedError: the file cannot be trusted; the text says why.
@@ -108,13 +119,18 @@ def read_part(path: Path, schema: pa.Schema, *, compacted: bool = False) -> tupl
     try:
         size = _check_file(path, COMPACTED_BYTES if compacted else PART_BYTES)
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            metadata = _check_footer(file, schema, size, compacted)
+            metadata = _text(file.metadata.metadata)
+            version = _version(metadata)
+            schema = schema_of(kind, version)
+            known, unknown = _columns(file.schema_arrow, schema, metadata)
+            _check_footer(file.metadata, schema, size, compacted)
             rows, limit = file.metadata.num_rows, limits.allowed_bytes(size, compacted)
             dubious = rows * max(size, file.metadata.serialized_size) > limit
-            table = None if dubious else file.read(use_threads=False)
+            table = None if dubious else file.read(known.names, use_threads=False)
         if table is None:
-            table = _read_dictionaries(path, schema, limit)
+            table = _read_dictionaries(path, known, limit)
         table.validate(full=True)  # UTF-8 and offsets
+        table = upgraded(kind, table, version)
         if reason := limits.impossible(table):
             raise DamagedError(reason)
     except DamagedError:
@@ -123,10 +139,7 @@ def read_part(path: Path, schema: pa.Schema, *, compacted: bool = False) -> tupl
         raise DamagedError(f"not readable as Parquet: {_short(error)}") from None
     if table.num_rows != rows:
         raise DamagedError(f"the footer promises {rows} rows, the pages hold {table.num_rows}")
-    for place, field in enumerate(schema):
-        if field.name not in table.schema.names:
-            table = table.add_column(place, field, pa.nulls(rows, field.type))
-    return table.replace_schema_metadata(None), metadata
+    return Part(table, metadata, tuple(f"{kind}.{name}" for name in unknown))
 
 
 def refuse_newer(path: Path) -> None:
@@ -193,31 +206,14 @@ def _check_file(path: Path, limit: int) -> int:
     return status.st_size
 
 
-def _check_footer(file: pq.ParquetFile, schema: pa.Schema, size: int, compacted: bool) -> dict[str, str]:
-    footer = file.metadata
-    metadata = _text(footer.metadata)
-    _check_newer(metadata)  # first: another version may have other columns
-    known = pa.schema([f for f in schema if f.name not in LATER or f.name in file.schema_arrow.names])
-    if footer.num_columns != len(known) or not file.schema_arrow.equals(known):
-        raise DamagedError(f"columns differ from schema {SCHEMA_VERSION}: {_difference(file.schema_arrow, schema)}")
-    if metadata.get("schema_version") != str(SCHEMA_VERSION):
-        version = metadata.get("schema_version", "missing")
-        raise DamagedError(f"schema_version {version[:40]}, this bnpbench reads {SCHEMA_VERSION}")
-    if footer.num_rows > (limit := _COMPACTED_ROWS if compacted else _PART_ROWS) or footer.num_rows < 0:
-        raise DamagedError(f"the footer promises {footer.num_rows} rows, more than the {limit} that are read")
-    if reason := limits.too_large(footer, schema, limits.allowed_bytes(size, compacted)):
-        raise DamagedError(reason)
-    if compacted:
-        return metadata
-    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
-    if (unpacked := sum(group.total_byte_size for group in groups)) > PART_BYTES:
-        raise DamagedError(f"the footer promises {unpacked} bytes, more than the {PART_BYTES} that are read")
-    if size <= _SMALL_FILE:
-        return metadata
-    columns = [group.column(index) for group in groups for index in range(group.num_columns)]
-    if packed := sorted({column.compression for column in columns} - {"UNCOMPRESSED"}):
-        raise DamagedError(f"compressed with {', '.join(packed)}; parts are not compressed")
-    return metadata
+def _version(metadata: Mapping[str, str]) -> int:
+    """Of the schema that the part was written with. Raises DamagedError where this bnpbench does not read it."""
+    _check_newer(metadata)
+    version = metadata.get("schema_version", "missing")
+    for known in (*UPGRADES, SCHEMA_VERSION):
+        if version == str(known):
+            return known
+    raise DamagedError(f"schema_version {version[:40]}, this bnpbench reads {SCHEMA_VERSION}")
 
 
 def _check_newer(metadata: Mapping[str, str]) -> None:
@@ -226,21 +222,48 @@ def _check_newer(metadata: Mapping[str, str]) -> None:
         raise NewerError(f"schema_version {version[:9]}: a newer bnpbench wrote it, this one reads {SCHEMA_VERSION}")
 
 
-def _read_dictionaries(path: Path, schema: pa.Schema, limit: int) -> pa.Table:
+def _columns(found: pa.Schema, schema: pa.Schema, metadata: Mapping[str, str]) -> tuple[pa.Schema, list[str]]:
+    """The columns of a part that its schema has, and the names of the others.
+
+    Raises:
+        DamagedError: one of them is of another type or place, one that must be there is not, or the names are not those
+            that the part was written with.
+    """
+    if metadata.get("columns", digest(found.names)) != digest(found.names):
+        raise DamagedError("its columns are not those that it was written with")
+    known = pa.schema([field for field in schema if field.name in found.names])
+    if missing := sorted(NEEDED.intersection(schema.names).difference(known.names)):
+        raise DamagedError(f"it has no column {', '.join(missing)}")
+    if not pa.schema([field for field in found if field.name in schema.names]).equals(known):
+        raise DamagedError("its columns are of other types, or in another order, than those of its schema")
+    return known, [name for name in found.names if name not in schema.names]
+
+
+def _check_footer(footer: pq.FileMetaData, schema: pa.Schema, size: int, compacted: bool) -> None:
+    if footer.num_rows > (limit := _COMPACTED_ROWS if compacted else _PART_ROWS) or footer.num_rows < 0:
+        raise DamagedError(f"the footer promises {footer.num_rows} rows, more than the {limit} that are read")
+    if reason := limits.too_large(footer, schema, limits.allowed_bytes(size, compacted)):
+        raise DamagedError(reason)
+    if compacted:
+        return
+    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+    if (unpacked := sum(group.total_byte_size for group in groups)) > PART_BYTES:
+        raise DamagedError(f"the footer promises {unpacked} bytes, more than the {PART_BYTES} that are read")
+    if size <= _SMALL_FILE:
+        return
+    columns = [group.column(index) for group in groups for index in range(group.num_columns)]
+    if packed := sorted({column.compression for column in columns} - {"UNCOMPRESSED"}):
+        raise DamagedError(f"compressed with {', '.join(packed)}; parts are not compressed")
+
+
+def _read_dictionaries(path: Path, known: pa.Schema, limit: int) -> pa.Table:
     """Strings as dictionaries first: their decoded size is known before it is spent."""
-    strings = {field.name for field in schema if pa.types.is_string(field.type)}
-    names = sorted(strings.intersection(pq.read_schema(path).names))
-    table = pq.ParquetFile(path, read_dictionary=names, page_checksum_verification=True).read(use_threads=False)
+    strings = [field.name for field in known if pa.types.is_string(field.type)]
+    with pq.ParquetFile(path, read_dictionary=strings, page_checksum_verification=True) as file:
+        table = file.read(known.names, use_threads=False)
     if (decoded := limits.texts_bytes(table)) > limit:
         raise DamagedError(f"its texts unpack to {decoded} bytes, more than the {limit} that are read")
-    return table.cast(pa.schema([schema.field(name) for name in table.schema.names]))
-
-
-def _difference(found: pa.Schema, expected: pa.Schema) -> str:
-    extra = sorted(set(found.names) - set(expected.names))[:3]
-    missing = sorted(set(expected.names) - set(found.names))[:3]
-    parts = [f"unknown {', '.join(extra)}"] * bool(extra) + [f"missing {', '.join(missing)}"] * bool(missing)
-    return "; ".join(parts)[:200] or "order or types"
+    return table.cast(known)
 
 
 def _text(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import UnionType
 from typing import Any
 from urllib.parse import unquote
 
@@ -31,6 +32,7 @@ class Results:
         environments: environment id to what ``environment.json`` holds.
         suites: suite name to what ``suite.json`` holds.
         damaged: path and reason of everything that was left out.
+        unknown: columns that were left out of what was read, as ``cells.colour``: this version has none of their name.
     """
 
     cells: pd.DataFrame
@@ -39,15 +41,23 @@ class Results:
     environments: dict[str, dict[str, Any]] = field(default_factory=dict)
     suites: dict[str, dict[str, Any]] = field(default_factory=dict)
     damaged: list[tuple[Path, str]] = field(default_factory=list)
+    unknown: tuple[str, ...] = ()
 
     def of_suites(self, names: Collection[str]) -> Results:
-        """The results of these suites alone; what is damaged stays named."""
+        """The results of these suites alone; what is damaged or unknown stays named.
+
+        Args:
+            names: of the suites; others are left out.
+
+        Returns:
+            New tables.
+        """
         cells, epochs, steps = (
             frame[frame["suite"].isin(list(names))].reset_index(drop=True)
             for frame in (self.cells, self.epochs, self.steps)
         )
         suites = {name: document for name, document in self.suites.items() if name in names}
-        return Results(cells, epochs, steps, self.environments, suites, self.damaged)
+        return Results(cells, epochs, steps, self.environments, suites, self.damaged, self.unknown)
 
 
 def read_results(*directories: str | Path) -> Results:
@@ -55,6 +65,12 @@ def read_results(*directories: str | Path) -> Results:
 
     A suite of several folders (shards) is one suite; its ``suite.json`` is that of the folder named last. A cell
     measured in several folders counts once, as measured last.
+
+    Args:
+        directories: one or several.
+
+    Returns:
+        Tables of cells, epochs and probed steps, and what the suites and the machines were.
 
     Raises:
         ResultsError: a folder is not there.
@@ -124,6 +140,7 @@ class _Reading:
         self.environments: dict[str, dict[str, Any]] = {}
         self.suites: dict[str, dict[str, Any]] = {}
         self.damaged: list[tuple[Path, str]] = []
+        self.unknown: set[str] = set()
         self.folders = 0
 
     def read_suite(self, folder: Path) -> None:
@@ -149,7 +166,7 @@ class _Reading:
             self.damaged.append((folder / "environment.json", str(reason)))
             self.environments.setdefault(identity, {"id": identity})
         self.folders += 1
-        for kind, table in read_environment(folder, self.damaged).items():
+        for kind, table in read_environment(folder, self.damaged, self.unknown).items():
             if len(table):
                 self.tables[kind].append(_placed(table, suite, identity, self.folders))
 
@@ -166,6 +183,7 @@ class _Reading:
             self.environments,
             self.suites,
             sorted(self.damaged, key=lambda entry: str(entry[0])),
+            tuple(sorted(self.unknown)),
         )
 
     def _once(self, cells: pa.Table) -> pa.Table:
@@ -207,7 +225,7 @@ def _suite_document(path: Path) -> dict[str, Any]:
     return document
 
 
-def _all_of(kind: Any, items: Any) -> bool:
+def _all_of(kind: type | UnionType, items: object) -> bool:
     return isinstance(items, list) and all(isinstance(item, kind) for item in items)
 
 

@@ -2,14 +2,21 @@
 
 Null is missing, NaN is NaN. ``settings`` holds the canonical JSON text whose SHA-256 begins with the cell's
 key. Instants are UTC.
+
+Results outlive the code. A column may come or go: it is null in the parts that lack it, and left out of those that
+have it still. Where a column's meaning changes, ``SCHEMA_VERSION`` rises and ``UPGRADES`` says how to read older parts.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
 import pyarrow as pa
 
 SCHEMA_VERSION = 1
-LATER = frozenset({"flops_method_products"})  # columns that the first parts of this version were written without
+NEEDED = frozenset({"key", "settings", "status", "epoch", "step"})  # a table that has them is nothing without them
 
 FINISHED = frozenset({"ok", "diverged", "not-applicable"})  # the next run leaves these alone
 STATUSES = FINISHED | {"oom", "timeout", "crashed", "interrupted", "error"}
@@ -18,8 +25,14 @@ _STRING, _INT, _FLOAT, _BOOL = pa.string(), pa.int64(), pa.float64(), pa.bool_()
 _INSTANT = pa.timestamp("us", tz="UTC")
 
 
+def digest(names: Iterable[str]) -> str:
+    """Of a part's columns, kept in its footer: nothing else in a part would tell that a name there was altered."""
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
+
+
 def _schema(**columns: pa.DataType) -> pa.Schema:
-    return pa.schema(list(columns.items()), metadata={"schema_version": str(SCHEMA_VERSION)})
+    metadata = {"schema_version": str(SCHEMA_VERSION), "columns": digest(columns)}
+    return pa.schema(list(columns.items()), metadata=metadata)
 
 
 EPOCHS = _schema(
@@ -116,3 +129,42 @@ STEPS = _schema(
 )
 
 SCHEMAS = {"cells": CELLS, "epochs": EPOCHS, "steps": STEPS}
+
+
+@dataclass(frozen=True)
+class Upgrade:
+    """How parts of one ``schema_version`` become parts of the next.
+
+    Attributes:
+        schemas: ``cells``, ``epochs`` and ``steps`` to the columns that the earlier version had; those of a part are
+            checked against them, and the ones that it lacks are null.
+        change: takes which of the three, and a table with these columns; gives one with the meaning of the next
+            version, where columns may come and go as always.
+    """
+
+    schemas: Mapping[str, pa.Schema]
+    change: Callable[[str, pa.Table], pa.Table]
+
+
+UPGRADES: dict[int, Upgrade] = {}
+"""By the version that is read. Each stays for good, with a part of its version among the tests' files."""
+
+
+def schema_of(kind: str, version: int) -> pa.Schema:
+    """The columns that a table had in a version. Raises KeyError where that is not read."""
+    return SCHEMAS[kind] if version == SCHEMA_VERSION else UPGRADES[version].schemas[kind]
+
+
+def upgraded(kind: str, table: pa.Table, version: int) -> pa.Table:
+    """A table of some version, with columns of that version alone, as the present one has it."""
+    for earlier in range(version, SCHEMA_VERSION):
+        whole = _filled(table, UPGRADES[earlier].schemas[kind])
+        table = UPGRADES[earlier].change(kind, whole)
+    return _filled(table, SCHEMAS[kind])
+
+
+def _filled(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """With the columns of the schema, in its order; null where the table has none."""
+    nothing = {field.name: pa.nulls(len(table), field.type) for field in schema if field.name not in table.schema.names}
+    columns = [nothing[name] if name in nothing else table.column(name) for name in schema.names]
+    return pa.table(columns, schema=schema.remove_metadata())

@@ -30,7 +30,7 @@ from bnpbench.results.part import (
     write_json,
     write_part,
 )
-from bnpbench.results.schema import CELLS, EPOCHS, FINISHED, SCHEMAS
+from bnpbench.results.schema import EPOCHS, FINISHED, SCHEMAS
 
 Row = Mapping[str, Any]
 _HASH = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,63}")
@@ -271,7 +271,7 @@ class Store:
         for key, path in committed(self.folder, "cells").items():
             discard(self._part("epochs", key, PARTIAL))
             with suppress(DamagedError):
-                table, metadata = read_part(path, CELLS)
+                table, metadata, _ = read_part(path, "cells")
                 row = table.select(["block", "status"]).to_pylist()[0]
                 if row["status"] in FINISHED:
                     self._forget(key, str(row["block"]))
@@ -293,14 +293,14 @@ class Store:
         """Whether a cell was measured to its end, in whatever block."""
         if (path := self._part("cells", key)).exists():
             with suppress(DamagedError, IndexError):
-                return read_part(path, CELLS)[0].column("status")[0].as_py() in FINISHED
+                return read_part(path, "cells").table.column("status")[0].as_py() in FINISHED
         return key in self._merged
 
     def _finished(self, block: str, key: str, canonical: str) -> bool:
         if not self._part("cells", key).exists():
             return self._merged.get(key) == (block, canonical)
         try:
-            table, metadata = read_part(self._part("cells", key), CELLS)
+            table, metadata, _ = read_part(self._part("cells", key), "cells")
             row = table.select(["key", "block", "settings", "status"]).to_pylist()[0]
             if (row["key"], row["block"], row["settings"]) != (key, block, canonical) or row["status"] not in FINISHED:
                 return False
@@ -330,11 +330,11 @@ class Store:
         return {row["key"]: (row["block"], row["settings"]) for row in rows if row["status"] in FINISHED}
 
     def _read_merged(self, kind: str) -> Any:
-        return read_part(self.folder / f"{kind}.parquet", SCHEMAS[kind], compacted=True)[0]
+        return read_part(self.folder / f"{kind}.parquet", kind, compacted=True).table
 
     def _rows(self, kind: str, key: str, cell: Mapping[str, str]) -> int:
         """How many rows a cell has that were committed with it."""
-        table, metadata = read_part(self._part(kind, key), SCHEMAS[kind])
+        table, metadata, _ = read_part(self._part(kind, key), kind)
         return table.num_rows if metadata.get("commit") == cell.get("commit") else 0
 
     def _part(self, kind: str, key: str, suffix: str = "") -> Path:

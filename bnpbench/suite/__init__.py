@@ -1,110 +1,52 @@
-"""Suites: the vocabulary, loading with located errors, expansion to cells and blocks, keys. No torch."""
+"""Suites: settings, loading with located errors, expansion to cells and blocks, keys. No torch."""
 
 from __future__ import annotations
 
 from bnpbench.suite.cells import Block, Cell
-from bnpbench.suite.data import DATASETS, DataShape, data_shape, split_sizes
-from bnpbench.suite.document import AtEpoch, AtEpochs, Bounds, Claim, Measure, Probe, Reference, Select, Side
-from bnpbench.suite.fitting import misfit, unchecked
-from bnpbench.suite.loading import check_name, load_suite, shipped_suites
-from bnpbench.suite.metrics import METRICS, table_of
-from bnpbench.suite.plugins import DatasetPlugin, MethodPlugin, NetworkPlugin, PluginFile, load_plugins
-from bnpbench.suite.schema import json_schema
-from bnpbench.suite.settings import SCHEMA_VERSION, Settings
-from bnpbench.suite.suites import Suite
-from bnpbench.suite.vocabulary import (
-    Adam,
-    BatchNorm,
-    Bnp,
-    BnpGroupNorm,
-    Cnn,
-    Constant,
-    DatasetOptions,
-    FourThings,
-    FullyConnected,
-    Glorot,
-    GroupNorm,
-    HeNormal,
-    ImageNet,
-    InitializationOptions,
-    LayerNorm,
-    MethodOptions,
-    NetworkOptions,
-    OptimizerOptions,
-    Options,
-    Renorm,
-    ResNet,
-    ResNet18,
-    ScheduleOptions,
-    Sgd,
-    Steps,
-    StoredData,
-    Synthetic,
-    Vanilla,
-    Warmup,
-    WeightDecay,
+from bnpbench.suite.check import misfit, unchecked
+from bnpbench.suite.document import (
+    METRICS,
+    AtEpoch,
+    AtEpochs,
+    Bounds,
+    Claim,
+    Measure,
+    Probe,
+    Reference,
+    Select,
+    Side,
+    table_of,
 )
+from bnpbench.suite.loading import check_name, load_suite, shipped_suites
+from bnpbench.suite.plugins import PluginFile, load_plugins
+from bnpbench.suite.schema import json_schema
+from bnpbench.suite.settings import SCHEMA_VERSION, Settings, training_of
+from bnpbench.suite.suite import Suite
 
 __all__ = [
-    "DATASETS",
     "METRICS",
     "SCHEMA_VERSION",
-    "Adam",
     "AtEpoch",
     "AtEpochs",
-    "BatchNorm",
     "Block",
-    "Bnp",
-    "BnpGroupNorm",
     "Bounds",
     "Cell",
     "Claim",
-    "Cnn",
-    "Constant",
-    "DataShape",
-    "DatasetOptions",
-    "DatasetPlugin",
-    "FourThings",
-    "FullyConnected",
-    "Glorot",
-    "GroupNorm",
-    "HeNormal",
-    "ImageNet",
-    "InitializationOptions",
-    "LayerNorm",
     "Measure",
-    "MethodOptions",
-    "MethodPlugin",
-    "NetworkOptions",
-    "NetworkPlugin",
-    "OptimizerOptions",
-    "Options",
     "PluginFile",
     "Probe",
     "Reference",
-    "Renorm",
-    "ResNet",
-    "ResNet18",
-    "ScheduleOptions",
     "Select",
     "Settings",
-    "Sgd",
     "Side",
-    "Steps",
-    "StoredData",
     "Suite",
-    "Synthetic",
-    "Vanilla",
-    "Warmup",
-    "WeightDecay",
     "check_name",
-    "data_shape",
     "json_schema",
     "load_plugins",
     "load_suite",
     "misfit",
     "shipped_suites",
-    "split_sizes",
     "table_of",
+    "training_of",
     "unchecked",
 ]

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from bnpbench.errors import SuiteError
 from bnpbench.suite.document import Measure, Probe
-from bnpbench.suite.options import frozen, method_label
 from bnpbench.suite.settings import Settings
+from bnpbench.suite.vocabulary import frozen, label
 
 Role = Literal["final", "trial"]
 
@@ -48,7 +48,7 @@ class Cell:
     @cached_property
     def label(self) -> str:
         """How tables call the method: its label, or its kind and the options that are not default."""
-        return method_label(self.settings.method.model_dump(mode="json"))
+        return label(self.settings.method)
 
     @cached_property
     def data(self) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class Block:
 _COMPACT = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def canonical_json(data: Any) -> str:
+def canonical_json(data: object) -> str:
     """JSON with sorted keys and no spaces."""
     return _COMPACT.encode(data)
 

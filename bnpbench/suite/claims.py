@@ -10,14 +10,23 @@ from typing import Any, Literal
 import numpy as np
 
 from bnpbench.suite.cells import Cell
-from bnpbench.suite.document import AtEpoch, AtEpochs, Claim, Document, Measure, Pattern, Reference, figure_fault
-from bnpbench.suite.expansion import merged
-from bnpbench.suite.explaining import closest, listed, shown
+from bnpbench.suite.document import (
+    METRICS,
+    AtEpoch,
+    AtEpochs,
+    Claim,
+    Document,
+    Measure,
+    Pattern,
+    Reference,
+    figure_fault,
+)
+from bnpbench.suite.expand import merged
+from bnpbench.suite.explain import closest, listed, shown
 from bnpbench.suite.matching import Codes, Column, Table, check_pattern, combinations, number_of_combinations
-from bnpbench.suite.metrics import METRICS
-from bnpbench.suite.options import SETTINGS, as_table
-from bnpbench.suite.positions import Path
-from bnpbench.suite.reading import Source
+from bnpbench.suite.settings import SETTINGS
+from bnpbench.suite.source import KeyPath, Source
+from bnpbench.suite.vocabulary import Vocabulary
 
 MAX_COMBINATIONS = 1000
 STANDS_FOR = {"device": ("cpu", "cuda"), "engine": ("eager", "graphed"), "threads": ()}
@@ -40,9 +49,13 @@ class Combination:
 
 def combinations_of(claim: Claim, table: Table) -> Iterator[Combination]:
     """A claim's verdicts, in the order of its ``where``."""
-    for where in combinations(claim.where):
-        left = rows_of(table, side_pattern(where, claim.left.pattern))
-        right = rows_of(table, side_pattern(where, claim.right.pattern)) if claim.right else np.array([], np.int64)
+    for where in combinations(claim.where, table.words):
+        left = rows_of(table, side_pattern(where, claim.left.pattern, table.words))
+        right = (
+            rows_of(table, side_pattern(where, claim.right.pattern, table.words))
+            if claim.right
+            else np.array([], np.int64)
+        )
         yield Combination(where, left, right)
 
 
@@ -52,9 +65,9 @@ def rows_of(table: Table, pattern: Pattern) -> Codes:
     return next((rows for rows in found if rows.size), np.array([], np.int64))
 
 
-def table_of_cells(cells: Sequence[Cell]) -> Table:
+def table_of_cells(cells: Sequence[Cell], words: Vocabulary) -> Table:
     """Cells as columns."""
-    return Table(len(cells), lambda name: Column([cell.data[name] for cell in cells], np.arange(len(cells))))
+    return Table(len(cells), lambda name: Column([cell.data[name] for cell in cells], np.arange(len(cells))), words)
 
 
 def _readings(pattern: Pattern) -> Iterator[Pattern]:
@@ -64,20 +77,20 @@ def _readings(pattern: Pattern) -> Iterator[Pattern]:
         yield {**pattern, **dict(zip(names, words, strict=True))}
 
 
-def _unresolved(name: str, wanted: Any) -> Any:
+def _unresolved(name: str, wanted: object) -> object:
     if isinstance(wanted, list):
         return [_unresolved(name, word) for word in wanted]
     number = name == "threads" and isinstance(wanted, int) and not isinstance(wanted, bool)
     return "auto" if number or wanted in STANDS_FOR[name] else wanted
 
 
-def side_pattern(where: Pattern, side: Pattern) -> Pattern:
+def side_pattern(where: Pattern, side: Pattern, words: Vocabulary) -> Pattern:
     """A side's settings over those of ``where``; a word, which may be a kind or a label, replaces."""
-    return {**where, **{name: _over(SETTINGS[name], where.get(name), value) for name, value in side.items()}}
+    return {**where, **{name: _over(SETTINGS[name], where.get(name), value, words) for name, value in side.items()}}
 
 
-def _over(hint: Any, wide: Any, value: Any) -> Any:
-    return value if isinstance(value, str) else merged(as_table(hint, wide), as_table(hint, value))
+def _over(hint: object, wide: object, value: object, words: Vocabulary) -> object:
+    return value if isinstance(value, str) else merged(words.as_table(hint, wide), words.as_table(hint, value))
 
 
 def check_claims(source: Source, document: Document, table: Table) -> None:
@@ -86,27 +99,27 @@ def check_claims(source: Source, document: Document, table: Table) -> None:
         _check_reference(source, document, table, reference, ("reference", number))
     budget = MAX_COMBINATIONS
     for number, claim in enumerate(document.claim):
-        place: Path = ("claim", number)
+        place: KeyPath = ("claim", number)
         _check_figure(source, claim, place)
         sides = {"left": claim.left.pattern, "right": claim.right.pattern if claim.right else {}}
-        _check_patterns(source, {"where": claim.where, **sides}, place)
-        budget -= number_of_combinations(claim.where)
+        _check_patterns(source, {"where": claim.where, **sides}, place, table.words)
+        budget -= number_of_combinations(claim.where, table.words)
         if budget < 0:
             raise source.error(f"the claims have more than {MAX_COMBINATIONS:,} verdicts", (*place, "where"))
         for combination in combinations_of(claim, table):
             _check_combination(source, document, table, claim, combination, place)
 
 
-def _check_reference(source: Source, document: Document, table: Table, reference: Reference, place: Path) -> None:
+def _check_reference(source: Source, document: Document, table: Table, reference: Reference, place: KeyPath) -> None:
     if document.select is None or reference.metric != document.select.over:  # the best value has no column
         _check_figure(source, reference, place)
-    _check_patterns(source, {"cell": reference.cell}, place)
+    _check_patterns(source, {"cell": reference.cell}, place, table.words)
     if not rows_of(table, reference.cell).size:
         message, near = table.why_none(reference.cell)
         raise source.error(f"matches no cell: {message}", (*place, "cell"), near)
 
 
-def _check_figure(source: Source, figure: Claim | Reference, place: Path) -> None:
+def _check_figure(source: Source, figure: Claim | Reference, place: KeyPath) -> None:
     if figure.metric not in METRICS:
         near = closest(figure.metric, METRICS)
         message = "unknown metric; a metric is a numeric column of the results, or seconds_to, epochs_to, reached"
@@ -116,21 +129,21 @@ def _check_figure(source: Source, figure: Claim | Reference, place: Path) -> Non
         raise source.error(fault[1], (*place, *fault[0].split(".")))
 
 
-def _check_patterns(source: Source, patterns: dict[str, Pattern], place: Path) -> None:
+def _check_patterns(source: Source, patterns: dict[str, Pattern], place: KeyPath, words: Vocabulary) -> None:
     for name, pattern in patterns.items():
-        fault = check_pattern(pattern)
+        fault = check_pattern(pattern, words)
         if fault:
             raise source.error(fault[1], (*place, name, *fault[0]), fault[2])
-        for setting, words in STANDS_FOR.items():
+        for setting, stands_for in STANDS_FOR.items():
             wanted = pattern.get(setting)
             if "auto" in (wanted if isinstance(wanted, list) else [wanted]):
-                named = " or ".join(map(shown, words)) or "a number"
+                named = " or ".join(map(shown, stands_for)) or "a number"
                 message = f'"auto" is replaced before cells are compared: name what it stands for, {named}'
                 raise source.error(message, (*place, name, setting))
 
 
 def _check_combination(
-    source: Source, document: Document, table: Table, claim: Claim, combination: Combination, place: Path
+    source: Source, document: Document, table: Table, claim: Claim, combination: Combination, place: KeyPath
 ) -> None:
     """Each side has exactly one cell for each seed, and both have the same seeds."""
     told = f" where {_told(combination.where)}" if combination.where else ""
@@ -152,13 +165,13 @@ def _check_side(
     claim: Claim,
     combination: Combination,
     name: Literal["left", "right"],
-    place: Path,
+    place: KeyPath,
 ) -> None:
     side = claim.left if name == "left" or claim.right is None else claim.right
     rows = combination.left if name == "left" else combination.right
     told = f" where {_told(combination.where)}" if combination.where else ""
     if not rows.size:
-        message, near = table.why_none(side_pattern(combination.where, side.pattern))
+        message, near = table.why_none(side_pattern(combination.where, side.pattern, table.words))
         raise source.error(f"picks no cell{told}: {message}", (*place, name), near)
     codes = table["seed"].codes[rows]
     counts = np.bincount(codes)
@@ -192,5 +205,5 @@ def _told(pattern: Any) -> str:
     return ", ".join(f"{name} = {_value(value)}" for name, value in pattern.items())
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     return f"{{ {_told(value)} }}" if isinstance(value, dict) else str(value)

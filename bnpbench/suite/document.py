@@ -1,4 +1,4 @@
-"""The tables of a suite file besides its settings: how to measure, what to choose, show and expect."""
+"""The tables of a suite file besides its settings: how to measure, what to choose, show and expect; and metrics."""
 
 from __future__ import annotations
 
@@ -7,8 +7,81 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
-from bnpbench.suite.metrics import METRICS, TARGETS, TIMES, table_of
-from bnpbench.suite.vocabulary import Options, Positive, PositiveFloat
+from bnpbench.fields import Options, Positive, PositiveFloat
+
+EPOCHS = frozenset(
+    [
+        "train_loss",
+        "train_accuracy",
+        "validation_accuracy",
+        "test_loss",
+        "test_accuracy",
+        "learning_rate",
+        "steps",
+        "examples",
+        "train_seconds",
+        "evaluation_seconds",
+        "other_seconds",
+        "step_seconds_median",
+        "step_seconds_p90",
+        "energy_joules",
+    ]
+)
+CELLS = frozenset(
+    [
+        "parameters",
+        "flops_model",
+        "flops_method_predicted",
+        "flops_method_counted",
+        "flops_method_executed",
+        "flops_method_products",
+        "bytes_per_step",
+        "operators_per_step",
+        "kernels_per_step",
+        "peak_memory_bytes",
+        "setup_seconds",
+        "warmup_seconds",
+        "compile_seconds",
+        "wall_seconds",
+        "cache_hits",
+        "cache_misses",
+        "train_examples",
+        "last_batch",
+        "clock_mhz_before",
+        "clock_mhz_after",
+    ]
+)
+STEPS = frozenset(
+    [
+        "kappa_hessian",
+        "kappa_preconditioned",
+        "kappa_gain",
+        "kappa_d",
+        "gain_over_kappa_d_squared",
+        "rank",
+        "gap",
+        "live_features",
+        "live_rows",
+    ]
+)
+TARGETS = frozenset({"seconds_to", "epochs_to", "reached"})
+METRICS = EPOCHS | CELLS | STEPS | TARGETS
+
+TIMES = frozenset(
+    {"train_seconds", "evaluation_seconds", "other_seconds", "step_seconds_median", "step_seconds_p90"}
+    | {"energy_joules"}
+)
+"""Metrics of an epoch that are taken over all epochs unless a claim says otherwise."""
+
+
+def table_of(metric: str) -> str:
+    """``epochs``, ``cells``, ``steps`` or ``targets``: where a metric comes from.
+
+    ``energy_joules`` stands in two tables; a claim means the energy of an epoch.
+    """
+    tables = {"epochs": EPOCHS, "cells": CELLS, "steps": STEPS, "targets": TARGETS}
+    return next(name for name, columns in tables.items() if metric in columns)
+
 
 Pattern = dict[str, Any]
 """Settings that a cell must contain; matching.py has the rules."""
@@ -17,7 +90,7 @@ LONGER, LEAST = 10, 100
 """Where nothing else says when an interval gives up: so many times the epochs of its cells, and at least so many."""
 
 
-def _share(value: Any) -> Any:
+def _share(value: object) -> object:
     """``"2%"`` is 0.02."""
     if not isinstance(value, str):
         return value
@@ -122,7 +195,7 @@ class AtEpochs(Options):
         return self
 
 
-def _kind_of_at(value: Any) -> str:
+def _kind_of_at(value: object) -> str:
     if isinstance(value, dict):
         return "<epochs>" if "epochs" in value else "<epoch>"
     return "<epoch>" if isinstance(value, AtEpoch) else "<epochs>" if isinstance(value, AtEpochs) else "<name>"

@@ -1,4 +1,4 @@
-"""Suite files: found, read, checked, turned into a :class:`~bnpbench.suite.suites.Suite`."""
+"""Suite files: found, read, checked, turned into a :class:`~bnpbench.suite.suite.Suite`."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pydantic import ValidationError
 
 from bnpbench.cache import expanded
 from bnpbench.errors import SuiteError
-from bnpbench.suite.beside import imported
-from bnpbench.suite.checks import check_devices, check_fit, check_labels, check_settings, groups
+from bnpbench.suite.check import check_devices, check_fit, check_labels, check_settings, groups
 from bnpbench.suite.claims import check_claims
 from bnpbench.suite.document import Document, Select
-from bnpbench.suite.expansion import Grid
-from bnpbench.suite.explaining import Fault, closest, explain, listed
-from bnpbench.suite.plugins import PluginFile, load_plugins, plugins_answer
-from bnpbench.suite.reading import Source, read
-from bnpbench.suite.suites import Row, Suite
+from bnpbench.suite.expand import Grid
+from bnpbench.suite.explain import Fault, closest, explain, listed
+from bnpbench.suite.plugins import PluginFile, imported, load_plugins, plugins_answer
+from bnpbench.suite.source import Source, read
+from bnpbench.suite.suite import Row, Suite
+from bnpbench.suite.vocabulary import Vocabulary
 
 MAX_PLUGIN_BYTES = 1024 * 1024
 
@@ -31,6 +31,9 @@ def load_suite(source: str | Path, *, allow_plugins: bool = False) -> Suite:
     Args:
         source: a path; or, as a text without slash and ``.toml``, the name of a suite that ships with bnpbench.
         allow_plugins: whether the suite may name Python files to be run.
+
+    Returns:
+        The suite, whose cells are made by :meth:`~bnpbench.suite.suite.Suite.cells`.
 
     Raises:
         SuiteError: with file, line, key path and the closest valid key where there is one.
@@ -43,9 +46,9 @@ def _load(source: str | Path, allow_plugins: bool) -> Suite:
     file = read(_path(source))
     document = _document(file)
     plugins = _plugins(file, document, allow_plugins)
-    load_plugins(plugins)
+    words = Vocabulary(load_plugins(plugins))
     sums = {known for plugin in plugins for known in plugin.sums} | _sums_of_reads(file, document)
-    grid = Grid(file, document, tuple(sorted(sums)))
+    grid = Grid(file, document, words, tuple(sorted(sums)))
     check_settings(grid)
     check_fit(grid)
     check_devices(grid, document.measure, document.probe)
@@ -63,6 +66,7 @@ def _load(source: str | Path, allow_plugins: bool) -> Suite:
         probe=document.probe,
         plugins=plugins,
         reads=document.reads,
+        words=words,
         _rows=_rows(grid, document),
     )
     if document.claim or document.reference:
@@ -75,7 +79,7 @@ def check_name(name: str) -> None:
     try:
         Document.model_validate({"name": name})
     except ValidationError as error:
-        fault = explain(error, Document, {"name": name}) or Fault((), str(error))
+        fault = explain(error, Document, {"name": name}, Vocabulary()) or Fault((), str(error))
         raise SuiteError(fault.message, key="name", closest=fault.closest) from None
 
 
@@ -101,7 +105,7 @@ def _document(source: Source) -> Document:
     try:
         return Document.model_validate_json(json.dumps(data))
     except ValidationError as error:
-        fault = explain(error, Document, data) or Fault((), str(error))
+        fault = explain(error, Document, data, Vocabulary()) or Fault((), str(error))
         raise source.error(fault.message, fault.path, fault.closest) from None
 
 

@@ -21,8 +21,9 @@ import numpy.typing as npt
 
 from bnpbench.errors import SuiteError
 from bnpbench.suite.document import Pattern
-from bnpbench.suite.explaining import closest, listed, shown, unknown_key
-from bnpbench.suite.options import SETTINGS, is_list, kind_of, kinds, options
+from bnpbench.suite.explain import closest, listed, shown, unknown_key
+from bnpbench.suite.settings import SETTINGS
+from bnpbench.suite.vocabulary import Vocabulary, is_list, kind_of
 
 _SORTED = json.JSONEncoder(sort_keys=True)
 Mask = npt.NDArray[np.bool_]
@@ -35,10 +36,11 @@ class Table:
     Args:
         size: number of cells.
         make: setting → its column.
+        words: what may stand in them.
     """
 
-    def __init__(self, size: int, make: Callable[[str], Column]) -> None:
-        self.size, self._make, self._columns = size, make, dict[str, Column]()
+    def __init__(self, size: int, make: Callable[[str], Column], words: Vocabulary) -> None:
+        self.size, self._make, self._columns, self.words = size, make, dict[str, Column](), words
 
     def __getitem__(self, name: str) -> Column:
         if name not in self._columns:
@@ -57,7 +59,7 @@ class Table:
         for name, wanted in pattern.items():
             if not self[name].matches(wanted).any():
                 there = [_name(view) for view in self[name].views()]
-                near = [_meant(word, {*there, *kinds(SETTINGS[name])}) for word in _words(wanted)]
+                near = [_meant(word, {*there, *self.words.kinds(SETTINGS[name])}) for word in _words(wanted)]
                 return f"no cell has this {name}; there are: {listed(dict.fromkeys(there))}", next(
                     filter(None, near), None
                 )
@@ -95,7 +97,7 @@ class Column:
         """The values that occur, as a pattern sees them."""
         return [self._views[code] for code in self.used()]
 
-    def matches(self, wanted: Any) -> Mask:
+    def matches(self, wanted: object) -> Mask:
         """Which cells have a value that contains ``wanted``."""
         hits = np.zeros(len(self.values), dtype=np.bool_)
         if len(self._scalars) == len(self.values) and not isinstance(wanted, dict):
@@ -107,7 +109,7 @@ class Column:
                 hits[code] = value_matches(self._views[code], wanted)
         return hits[self.codes]
 
-    def _code(self, value: Any) -> int:
+    def _code(self, value: object) -> int:
         """The position of a value, which is added if it is new."""
         text = _SORTED.encode(value)
         if text not in self._positions:
@@ -119,7 +121,7 @@ class Column:
         return self._positions[text]
 
 
-def value_matches(value: Any, wanted: Any) -> bool:
+def value_matches(value: object, wanted: object) -> bool:
     """Whether a setting's value contains what a pattern wants of it."""
     if isinstance(wanted, list):
         if not isinstance(value, list):
@@ -134,14 +136,14 @@ def value_matches(value: Any, wanted: Any) -> bool:
     return _equal(value, wanted)
 
 
-def check_pattern(pattern: Pattern) -> tuple[tuple[str, ...], str, str | None] | None:
+def check_pattern(pattern: Pattern, words: Vocabulary) -> tuple[tuple[str, ...], str, str | None] | None:
     """The first key of a pattern that no setting has: (path, message, closest valid key)."""
-    return _check_keys(pattern, SETTINGS, ())
+    return _check_keys(pattern, SETTINGS, (), words)
 
 
-def combinations(where: Pattern) -> list[Pattern]:
+def combinations(where: Pattern, words: Vocabulary) -> list[Pattern]:
     """One pattern for each combination of the alternatives in ``where``."""
-    paths = list(_choices(where, SETTINGS, ()))
+    paths = list(_choices(where, SETTINGS, (), words))
     found = []
     for chosen in product(*(values for _, values in paths)):
         pattern: Pattern = {}
@@ -154,15 +156,15 @@ def combinations(where: Pattern) -> list[Pattern]:
     return found
 
 
-def number_of_combinations(where: Pattern) -> int:
+def number_of_combinations(where: Pattern, words: Vocabulary) -> int:
     """How many there are, without making them."""
     number = 1
-    for _, values in _choices(where, SETTINGS, ()):
+    for _, values in _choices(where, SETTINGS, (), words):
         number *= len(values)
     return number
 
 
-def only_pattern(text: str) -> Pattern:
+def only_pattern(text: str, words: Vocabulary) -> Pattern:
     """The pattern that one ``--only KEY=VALUE,…`` stands for.
 
     Values are read as TOML where they parse and as texts where they do not; a comma within quotes or
@@ -173,38 +175,38 @@ def only_pattern(text: str) -> Pattern:
     """
     key, equals, values = text.partition("=")
     path = tuple(key.strip().split("."))
-    words = _split(values)
-    if not equals or not all(words) or not all(path):
+    parts = _split(values)
+    if not equals or not all(parts) or not all(path):
         raise SuiteError(f"--only {shown(text)}: write KEY=VALUE or KEY=VALUE,VALUE, as method=bn,bnp")
-    pattern: Any = [_toml_value(word) for word in words]
+    pattern: Any = [_toml_value(word) for word in parts]
     for name in reversed(path):
         pattern = {name: pattern}
-    fault = check_pattern(pattern)
+    fault = check_pattern(pattern, words)
     if fault:
         raise SuiteError(f"--only: {fault[1]}", key=".".join(path), closest=fault[2])
     return dict(pattern)
 
 
 def _check_keys(
-    table: Pattern, valid: Mapping[str, Any], path: tuple[str, ...]
+    table: Pattern, valid: Mapping[str, Any], path: tuple[str, ...], words: Vocabulary
 ) -> tuple[tuple[str, ...], str, str | None] | None:
     for name, wanted in table.items():
         if name not in valid:
             return ((*path, name), *unknown_key(name, list(valid)))
         for word in _words(wanted):
             if isinstance(word, dict):
-                fault = _check_keys(word, options(valid[name], kind_of(word)), (*path, name))
+                fault = _check_keys(word, words.options(valid[name], kind_of(word)), (*path, name), words)
                 if fault:
                     return fault
     return None
 
 
 def _choices(
-    table: Pattern, valid: Mapping[str, Any], path: tuple[str, ...]
+    table: Pattern, valid: Mapping[str, Any], path: tuple[str, ...], words: Vocabulary
 ) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
     for name, wanted in table.items():
         if isinstance(wanted, dict) and wanted:
-            yield from _choices(wanted, options(valid[name], kind_of(wanted)), (*path, name))
+            yield from _choices(wanted, words.options(valid[name], kind_of(wanted)), (*path, name), words)
         elif isinstance(wanted, list) and (not is_list(valid[name]) or _all_lists(wanted)):
             yield (*path, name), wanted
         else:
@@ -215,21 +217,21 @@ def _all_lists(values: list[Any]) -> bool:
     return bool(values) and all(isinstance(value, list) for value in values)
 
 
-def _words(wanted: Any) -> list[Any]:
+def _words(wanted: object) -> list[Any]:
     return wanted if isinstance(wanted, list) else [wanted]
 
 
-def _meant(word: Any, valid: set[str]) -> str | None:
+def _meant(word: object, valid: set[str]) -> str | None:
     """The name nearest to one that is not valid itself."""
     return closest(word, valid) if isinstance(word, str) and word not in valid else None
 
 
-def _identity(value: Any) -> tuple[bool, Any]:
+def _identity(value: object) -> tuple[bool, Any]:
     """Equal for equal numbers, and never for a truth value and a number."""
     return isinstance(value, bool), value
 
 
-def _equal(value: Any, wanted: Any) -> bool:
+def _equal(value: object, wanted: object) -> bool:
     if isinstance(value, list) and isinstance(wanted, list):
         return len(value) == len(wanted) and all(map(_equal, value, wanted))
     if isinstance(value, dict | list) or isinstance(wanted, dict | list):
@@ -237,7 +239,7 @@ def _equal(value: Any, wanted: Any) -> bool:
     return _identity(value) == _identity(wanted)
 
 
-def _name(view: Any) -> str:
+def _name(view: object) -> str:
     if isinstance(view, dict):
         return str(view.get("label") or view.get("kind") or view.get("value"))
     return str(view)
@@ -258,7 +260,7 @@ def _split(values: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-def _toml_value(word: str) -> Any:
+def _toml_value(word: str) -> object:
     try:
         value = tomllib.loads(f"value = {word}")["value"]
     except (ValueError, RecursionError):

@@ -1,89 +1,138 @@
-"""Methods, networks and data sets of a user's own, from Python files that a suite names.
+"""Methods, networks, data sets, ... of a user's own, from Python files that a suite names.
 
-A plugin file defines subclasses of ``MethodPlugin``, ``NetworkPlugin`` or ``DatasetPlugin``. Each is the table of
-options that a suite may write, with a ``kind`` of its own, and says how the thing is built. torch is best imported
-inside the building methods: the options alone are read before anything runs. What it imports from its folder is part of
-it (``bnpbench.suite.beside``); data files that it reads are named by the suite's ``reads``.
+A plugin file defines subclasses of ``MethodPlugin``, ``NetworkPlugin``, ``DatasetPlugin``, ... (``bnpbench.registry``).
+Each is the table of options that a suite may write, with a ``kind`` of its own, and says what the thing does.
+What it imports from its folder is part of it; data files that it reads are named by the
+suite's ``reads``.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union
-
-from pydantic import BeforeValidator, Field
 
 from bnpbench.errors import BnpbenchError, SuiteError
-from bnpbench.suite.beside import Module, offer
-from bnpbench.suite.options import SETTINGS, alternatives, kinds
-from bnpbench.suite.settings import Settings
-from bnpbench.suite.vocabulary import Labelled, Options, kind_or_table
-
-if TYPE_CHECKING:
-    from bnpbench.suite.data import DataShape
+from bnpbench.methods.base import MethodPlugin
+from bnpbench.registry import BASES, Registry, built_in, kinded
 
 
-class MethodPlugin(Labelled):
-    """A normalization.
+@dataclass(frozen=True)
+class Module:
+    """A module of the suite's folder; it travels with its text, so that what is run is what was hashed.
 
     Attributes:
-        position: after the activation (``post``) or before it (``pre``).
-        preconditioned: whether BNP preconditions the gradient; needs BNP's options.
+        name: dotted.
+        path: its file.
+        text: what stands in it.
     """
 
-    position: ClassVar[Literal["post", "pre"]] = "post"
-    preconditioned: ClassVar[bool] = False
+    name: str
+    path: Path
+    text: bytes
 
-    def layer(self, features: int, spatial_dims: int, site: str) -> Any:
-        """The module that normalizes (N, features, *spatial) after the layer named ``site``."""
-        raise NotImplementedError(f"{type(self).__name__} defines no layer()")
+    @property
+    def sha256(self) -> str:
+        """Of its name and its text: one that is renamed is another."""
+        return hashlib.sha256(self.name.encode() + b"\0" + self.text).hexdigest()
 
-
-class NetworkPlugin(Options):
-    """A network."""
-
-    def build(self, normalization: Any, input_shape: tuple[int, ...], classes: int) -> Any:
-        """A module from (N, *input_shape) to (N, classes).
-
-        Args:
-            normalization: ``normalization.make(features, spatial_dims, site)`` gives the method's module, the identity
-                for methods without one. Ask once for each place, by a ``site`` of its own such as ``"hidden1"``: behind
-                the activation of that layer where ``normalization.position`` is ``"post"``, before it where it is
-                ``"pre"``. It does not look where it is put: asked for at both, each layer would have two.
-            input_shape: of one example.
-            classes: outputs.
-        """
-        raise NotImplementedError(f"{type(self).__name__} defines no build()")
+    @property
+    def is_package(self) -> bool:
+        """Whether others may lie in it."""
+        return self.path.name == "__init__.py"
 
 
-class DatasetPlugin(Options):
-    """A data set."""
+def imported(text: bytes, folder: Path) -> tuple[Module, ...]:
+    """The modules of ``folder`` that a plugin's text imports, wherever in it, and those that they import.
 
-    def shape(self) -> DataShape:
-        """What is known of it before anything is loaded."""
-        raise SuiteError(f"{type(self).__name__} defines no shape()")
+    Imports by a name that is not written down (``importlib.import_module``) are not seen.
 
-    def load(self) -> Any:
-        """Training examples (n, *shape) in float32 and labels (n,) in int64, then the same for the test.
+    Raises:
+        OSError: one cannot be read.
+    """
+    found: dict[str, Module] = {}
+    texts = [("", text)]
+    while texts:
+        package, text = texts.pop()
+        for name in _names(text, package):
+            for end in range(1, name.count(".") + 2):  # a.b.c runs a, then a.b
+                part = ".".join(name.split(".")[:end])
+                path = None if part in found else _file(folder, part)
+                if path is not None:
+                    text = path.read_bytes() if path.is_file() else b""
+                    found[part] = module = Module(part, path, text)
+                    texts.append((part if module.is_package else part.rpartition(".")[0], module.text))
+    return tuple(found[name] for name in sorted(found))
 
-        Four tensors with the numbers that ``shape`` says, labels from 0 to classes - 1; anything else is an error.
-        """
-        raise NotImplementedError(f"{type(self).__name__} defines no load()")
+
+def offer(modules: Iterable[Module]) -> None:
+    """Let these modules be imported, where Python finds none of their name; those offered before are forgotten."""
+    for name in _OFFERED.modules:
+        if getattr(sys.modules.get(name), "__loader__", None) is _OFFERED:
+            del sys.modules[name]
+    _OFFERED.modules = {module.name: module for module in modules}
+    if _OFFERED not in sys.meta_path:
+        sys.meta_path.append(_OFFERED)  # last: no name of an installed package is taken over
 
 
-SETTING_OF: dict[type[Options], str] = {MethodPlugin: "method", NetworkPlugin: "network", DatasetPlugin: "dataset"}
-_BUILT_IN = {setting: SETTINGS[setting] for setting in SETTING_OF.values()}
+class _Offered(MetaPathFinder, Loader):
+    """Finds the modules that are offered, and runs their text."""
+
+    def __init__(self) -> None:
+        self.modules: dict[str, Module] = {}
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        module = self.modules.get(fullname)
+        if module is None:
+            return None
+        spec = importlib.util.spec_from_loader(fullname, self, origin=str(module.path), is_package=module.is_package)
+        if spec is not None:
+            spec.has_location = True  # gives it a __file__
+        return spec
+
+    def exec_module(self, module: ModuleType) -> None:
+        known = self.modules[module.__name__]
+        exec(compile(known.text, str(known.path), "exec"), module.__dict__)
+
+
+_OFFERED = _Offered()
+
+
+def _names(text: bytes, package: str) -> Iterator[str]:
+    """Every module that a text's import statements may mean; none of a text that does not parse."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):  # running it tells
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parents = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join(filter(None, [*parents, node.module]))
+            yield from filter(None, (base, *(f"{base}.{alias.name}".strip(".") for alias in node.names)))
+
+
+def _file(folder: Path, name: str) -> Path | None:
+    """The module's file inside ``folder``, if there is one; a folder is a package even where it has no such file."""
+    path = folder.joinpath(*name.split("."))
+    package, file = path / "__init__.py", path.with_name(f"{path.name}.py")
+    found = package if package.is_file() else file if file.is_file() else package if path.is_dir() else None
+    return found if found is not None and found.resolve().is_relative_to(folder) else None
+
+
 _MODULE = "bnpbench_plugin_"  # begins the names of their modules
-REGISTERED: dict[tuple[str, str], type[Options]] = {}
-"""(setting, kind) → the plugin class that was loaded last."""
 
 
 @dataclass(frozen=True)
@@ -100,25 +149,30 @@ class PluginFile:
         return {self.sha256, *(module.sha256 for module in self.modules)}
 
 
-def load_plugins(files: Sequence[PluginFile]) -> None:
-    """Run the files and add what they define to the vocabulary.
+def load_plugins(files: Sequence[PluginFile]) -> Registry:
+    """Run the files; what ships with bnpbench and what they define.
 
     Raises:
         SuiteError: a file changed since it was hashed, does not run, or defines no plugin or a kind that exists.
     """
     offer(module for file in files for module in file.modules)
+    registry = built_in()
     for file in files:
-        module = _run(file)
-        classes = [c for c in vars(module).values() if _is_plugin(c) and c.__module__ == module.__name__]
+        classes = kinded(_run(file))
+        names = ", ".join(base.__name__ for base in BASES)
         if not classes:
-            names = ", ".join(base.__name__ for base in SETTING_OF)
             raise SuiteError(f"{file.path}: defines no subclass of {names}")
         for cls in classes:
-            _register(file, cls)
-
-
-def _is_plugin(candidate: Any) -> bool:
-    return isinstance(candidate, type) and issubclass(candidate, tuple(SETTING_OF)) and candidate not in SETTING_OF
+            if issubclass(cls, MethodPlugin) and cls.does_nothing():
+                raise SuiteError(
+                    f"{file.path}: {cls.__name__} defines no layer(), preconditioner() or decays(): it would be a "
+                    "network without a method under another name"
+                )
+        try:
+            registry = registry.plus(classes)
+        except SuiteError as error:
+            raise SuiteError(f"{file.path}: {error}") from None
+    return registry
 
 
 def _run(file: PluginFile) -> ModuleType:
@@ -176,19 +230,3 @@ def plugins_answer() -> Iterator[None]:
             raise
         told = f"{place.function} raised {type(error).__name__}: {error}"
         raise SuiteError(told, file=place.file, line=place.line) from error
-
-
-def _register(file: PluginFile, cls: type[Options]) -> None:
-    setting = next(name for base, name in SETTING_OF.items() if issubclass(cls, base))
-    own = tuple(kinds(cls)) if "kind" in cls.model_fields else ()
-    if not own:
-        raise SuiteError(f'{file.path}: {cls.__name__} needs a kind, such as kind: Literal["{cls.__name__.lower()}"]')
-    for kind in own:
-        if kind in kinds(_BUILT_IN[setting]):
-            raise SuiteError(f"{file.path}: {cls.__name__}: {kind!r} is a {setting} of bnpbench; choose another kind")
-        REGISTERED[setting, kind] = cls
-    theirs = dict.fromkeys(model for (place, _), model in REGISTERED.items() if place == setting)
-    members: Any = Union[(*alternatives(_BUILT_IN[setting]), *theirs)]
-    SETTINGS[setting] = Annotated[members, Field(discriminator="kind"), BeforeValidator(kind_or_table)]
-    Settings.model_fields[setting].annotation = members
-    Settings.model_rebuild(force=True)

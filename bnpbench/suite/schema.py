@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from pydantic import BaseModel, create_model
+from pydantic.json_schema import models_json_schema
+
 from bnpbench.suite.document import Document
-from bnpbench.suite.options import SETTINGS, kinds, options
-from bnpbench.suite.settings import Settings
+from bnpbench.suite.settings import SETTINGS
+from bnpbench.suite.vocabulary import Vocabulary
 
 
 def json_schema() -> dict[str, Any]:
@@ -16,13 +20,24 @@ def json_schema() -> dict[str, Any]:
     learning rate is an axis) it cannot know, so it demands no setting; ``bnpbench check`` does.
     """
     schema = Document.model_json_schema()
-    settings = _open(Settings.model_json_schema())
-    schema["$defs"] |= settings["$defs"]
-    values = {name: _value(name, settings["properties"][name]) for name in SETTINGS}
+    words = Vocabulary()
+    known = {name: words.kinds(hint) for name, hint in SETTINGS.items()}
+    references, definitions = models_json_schema(
+        [(model, "validation") for models in known.values() for model in models.values()]
+    )
+    fields: dict[str, Any] = {name: (hint, ...) for name, hint in SETTINGS.items() if not known[name]}
+    others: dict[str, Any] = _open(create_model("Others", **fields).model_json_schema())
+    schema["$defs"] |= _open(definitions["$defs"]) | others["$defs"]
+    values = {
+        name: _kinds(models, references)
+        if models
+        else _value(words.options(SETTINGS[name]), others["properties"][name])
+        for name, models in known.items()
+    }
     pattern = _table({name: {} for name in SETTINGS})
     parts = schema["$defs"]
     schema["properties"]["train"] = _table(values)
-    schema["properties"]["sweep"] = _table({name: _axis(name, value) for name, value in values.items()})
+    schema["properties"]["sweep"] = _table({n: _axis(words.options(SETTINGS[n]), value) for n, value in values.items()})
     parts["Override"]["properties"] |= {"when": pattern, "set": _table(values)}
     parts["Reference"]["properties"]["cell"] = pattern
     parts["Claim"]["properties"]["where"] = pattern
@@ -45,15 +60,18 @@ def _table(properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
-def _value(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+def _kinds(models: Mapping[str, type[BaseModel]], references: Mapping[Any, Any]) -> dict[str, Any]:
+    """A kind by itself, or a table of one of the kinds."""
+    tables = [references[model, "validation"] for model in models.values()]
+    return {"anyOf": [{"enum": list(models)}, {"anyOf": tables}]}
+
+
+def _value(options: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
     """A setting, in its short form too."""
-    schema = {key: value for key, value in schema.items() if key != "default"}
-    if kinds(SETTINGS[name]):
-        return {"anyOf": [{"enum": list(kinds(SETTINGS[name]))}, schema]}
-    return {"anyOf": [{"type": "number"}, schema]} if options(SETTINGS[name]) else schema
+    return {"anyOf": [{"type": "number"}, schema]} if options else schema
 
 
-def _axis(name: str, value: dict[str, Any]) -> dict[str, Any]:
+def _axis(options: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
     """A list of values, or for a setting with options a table of axes."""
     values = {"type": "array", "items": value, "minItems": 1}
-    return {"anyOf": [values, {"type": "object"}]} if options(SETTINGS[name]) else values
+    return {"anyOf": [values, {"type": "object"}]} if options else values

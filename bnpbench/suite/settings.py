@@ -1,59 +1,160 @@
-"""The settings of a cell: one of the vocabulary's words for each, and what holds where none is given.
+"""The settings of a cell, and what may stand where in a table of them.
 
-A default, here or in the vocabulary, never changes without a step of ``SCHEMA_VERSION``, because a cell's key hashes
-only what differs from the defaults.
+A default, here or in the options of a method, network, ..., never changes without a step of ``SCHEMA_VERSION``, because
+a cell's key hashes only what differs from the defaults.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, SerializeAsAny, ValidationInfo
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from bnpbench.suite.vocabulary import (
-    Constant,
-    DatasetOptions,
-    Fraction,
-    Glorot,
-    InitializationOptions,
-    MethodOptions,
-    NetworkOptions,
-    OptimizerOptions,
-    Options,
-    Positive,
-    ScheduleOptions,
-    WeightDecay,
-)
+from bnpbench.datasets.base import DatasetPlugin, shape_of
+from bnpbench.fields import Fraction, Kinded, NonNegativeFloat, Options, Positive, hints, stripped
+from bnpbench.initializations.base import InitializationPlugin
+from bnpbench.initializations.glorot import Glorot
+from bnpbench.methods.base import MethodPlugin
+from bnpbench.methods.preconditioning import Training
+from bnpbench.networks.base import NetworkPlugin
+from bnpbench.optimizers.base import OptimizerPlugin
+from bnpbench.reading.parts import split_sizes
+from bnpbench.registry import built_in, is_base
+from bnpbench.schedules.base import SchedulePlugin
+from bnpbench.schedules.constant import Constant
 
 SCHEMA_VERSION = 1
 
 
-def _value_or_table(value: Any) -> Any:
+class ByKind:
+    """Marks a setting whose class is looked up by its kind, in the registry that validation is given as its context.
+
+    It takes an instance, a table with a ``kind``, or the kind alone: ``"bnp"`` is short for ``{ kind = "bnp" }``.
+    """
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        base = stripped(source)
+        assert is_base(base)
+
+        def look_up(value: object, info: ValidationInfo) -> Kinded:
+            if isinstance(value, base):
+                return value
+            known = (info.context or built_in()).kinds(base)
+            table = {"kind": value} if isinstance(value, str) else value
+            if not isinstance(table, dict):
+                raise PydanticCustomError("table_or_kind", "a table or a kind", {"kinds": list(known)})
+            kind = table.get("kind")
+            if "kind" not in table:
+                raise PydanticCustomError("kind_missing", "needs a kind", {"kinds": list(known)})
+            if not isinstance(kind, str) or kind not in known:
+                raise PydanticCustomError("kind_unknown", "unknown kind", {"kinds": list(known), "given": kind})
+            made: Kinded = known[kind].model_validate(table, context=info.context)
+            return made
+
+        return core_schema.with_info_plain_validator_function(look_up)
+
+
+def _value_or_table(value: object) -> object:
     """``1e-4`` is short for ``{ value = 1e-4 }``."""
     return {"value": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+class WeightDecay(Options):
+    """``value`` times the weights: added by the optimizer after preconditioning, or as ``l2`` in the loss before it."""
+
+    value: NonNegativeFloat = 0.0
+    where: Literal["optimizer", "l2"] = "optimizer"
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What is true of a setting, whatever its value. Stands on its field; every list of settings is made from these.
+
+    Attributes:
+        checked: faults between settings depend on it.
+        fits: whether a method has a meaning depends on it.
+        shared: the cells of a block agree in it: one process, one set of flags, as many turns.
+        data: which examples lie on a device, and how, depends on it.
+        free: what stands for it where only the costs of a step are asked for, which do not depend on it.
+    """
+
+    checked: bool = False
+    fits: bool = False
+    shared: bool = False
+    data: bool = False
+    free: Any = ...
 
 
 class Settings(Options):
     """Everything that decides a cell's numbers on a given machine."""
 
-    dataset: DatasetOptions
-    network: NetworkOptions
-    method: MethodOptions
-    optimizer: OptimizerOptions
-    batch_size: Positive
-    epochs: Positive
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    devices: Positive = 1  # that share every batch
-    engine: Literal["auto", "eager", "compiled", "graphed"] = "auto"
-    threads: Literal["auto"] | Positive = "auto"
-    precision: Literal["float32", "tf32", "bf16"] = "float32"
-    memory_format: Literal["contiguous", "channels_last"] = "contiguous"
-    deterministic: bool = False
-    schedule: ScheduleOptions = Constant(kind="constant")
-    initialization: InitializationOptions = Glorot(kind="glorot")
+    dataset: Annotated[SerializeAsAny[DatasetPlugin], ByKind(), Fact(checked=True, fits=True, data=True)]
+    network: Annotated[SerializeAsAny[NetworkPlugin], ByKind(), Fact(checked=True, fits=True, data=True)]
+    method: Annotated[SerializeAsAny[MethodPlugin], ByKind(), Fact(checked=True, fits=True)]
+    optimizer: Annotated[SerializeAsAny[OptimizerPlugin], ByKind()]
+    batch_size: Annotated[Positive, Fact(checked=True, fits=True)]
+    epochs: Annotated[Positive, Fact(shared=True, free=1)]
+    seed: Annotated[int, Field(ge=0, lt=2**31), Fact(free=1)] = 1
+    device: Annotated[Literal["auto", "cpu", "cuda"], Fact(shared=True, free="cpu")] = "auto"
+    devices: Annotated[Positive, Fact(checked=True, fits=True, shared=True)] = 1  # that share every batch
+    engine: Annotated[Literal["auto", "eager", "compiled", "graphed"], Fact(checked=True)] = "auto"
+    threads: Annotated[Literal["auto"] | Positive, Fact(shared=True, free=1)] = "auto"
+    precision: Annotated[Literal["float32", "tf32", "bf16"], Fact(shared=True)] = "float32"
+    memory_format: Annotated[
+        Literal["contiguous", "channels_last"], Fact(checked=True, data=True, free="contiguous")
+    ] = "contiguous"
+    deterministic: Annotated[bool, Fact(shared=True)] = False
+    schedule: Annotated[SerializeAsAny[SchedulePlugin], ByKind()] = Constant(kind="constant")
+    initialization: Annotated[SerializeAsAny[InitializationPlugin], ByKind()] = Glorot(kind="glorot")
     weight_decay: Annotated[WeightDecay, BeforeValidator(_value_or_table)] = WeightDecay()
-    augment: Literal["none", "crop-flip"] = "none"
-    train_limit: Positive | None = None
-    validation: Fraction = 0.0
+    augment: Annotated[Literal["none", "crop-flip"], Fact(checked=True, data=True)] = "none"
+    train_limit: Annotated[Positive | None, Fact(checked=True, data=True, free=None)] = None
+    validation: Annotated[Fraction, Fact(checked=True, data=True, free=0.0)] = 0.0
     plugins: tuple[str, ...] = ()  # SHA-256 of the suite's plugins, sorted; never written by hand
+
+    def only(self, fact: str) -> tuple[Any, ...]:
+        """The values of the settings of which a fact is true, in the order of the settings."""
+        return tuple(getattr(self, name) for name in having(fact))
+
+    def costing(self) -> Settings:
+        """These settings with a fixed value for each that no step's costs depend on."""
+        return self.model_copy(update={name: fact.free for name, fact in FACTS.items() if fact.free is not ...})
+
+    @property
+    def l2(self) -> float:
+        """What of the weight decay stands in the loss."""
+        return self.weight_decay.value if self.weight_decay.where == "l2" else 0.0
+
+    def split_sizes(self) -> tuple[int, int]:
+        """Numbers of examples to train on and to validate on (:func:`bnpbench.reading.parts.split_sizes`)."""
+        return split_sizes(shape_of(self.dataset).train, self.train_limit, self.validation)
+
+
+SETTINGS: dict[str, Any] = {name: hint for name, hint in hints(Settings).items() if name != "plugins"}
+"""The settings that a suite may name, with their types; plugins are hashed, not written."""
+
+
+FACTS = {
+    name: next((note for note in get_args(hint) if isinstance(note, Fact)), Fact()) for name, hint in SETTINGS.items()
+}
+"""What is true of each setting."""
+
+
+@cache
+def having(fact: str) -> tuple[str, ...]:
+    """The names of the settings of which a fact is true."""
+    return tuple(name for name, known in FACTS.items() if getattr(known, fact))
+
+
+def training_of(settings: Settings, *, penalized: bool = False) -> Training:
+    """What a method may know of a cell's training.
+
+    Args:
+        settings: of the cell.
+        penalized: whether the loss has a penalty.
+    """
+    s = settings
+    return Training(s.batch_size, s.devices, s.precision, s.engine, penalized)

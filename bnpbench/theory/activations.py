@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from pydantic import TypeAdapter
 from torch import Tensor, nn
 
-from bnpbench.errors import BnpbenchError
-from bnpbench.suite.vocabulary import DatasetOptions
+from bnpbench.datasets import storage
+from bnpbench.registry import built_in
 
 STEPS = (0, 100, 400)  # of training, after which the network is looked at
 WIDTH, BATCH, LEARNING_RATE = 100, 60, 0.01  # section 5.1, Table 2
@@ -55,21 +53,15 @@ def load(name: str, data_dir: Path | None, seed: int) -> Activations:
     """Train a network on the data set ``name`` and keep it at ``STEPS``.
 
     Raises:
-        BnpbenchError: no such data set.
-        DataError: it is missing or damaged.
+        DataError: no such data set, or it is missing or damaged.
     """
-    from bnpbench import datasets  # brings torchvision, which takes longer to import than the checks need
-
-    if name not in datasets.DATASETS:
-        close = get_close_matches(name, datasets.DATASETS, 1)
-        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(datasets.DATASETS)}"
-        raise BnpbenchError(f"there is no data set {name!r}; {hint}")
-    options: DatasetOptions = TypeAdapter(DatasetOptions).validate_python(name)
-    data = datasets.load(options, datasets.root(data_dir))
+    root = storage.root(data_dir)
+    dataset = built_in().dataset(name)(kind=name)
+    data = dataset.tensors(root)
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(len(data.train_x), generator=generator)
     images, labels = data.train_x[order[:2000]].double(), data.train_y[order[:2000]]
-    classes = datasets.describe(options).classes
+    classes = dataset.found(root).classes
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = nn.Sequential(

@@ -10,22 +10,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from bnpbench import methods
 from bnpbench.bnp import BNP
-from bnpbench.bnp.algorithms import widened
-from bnpbench.bnp.costs import bn_flops, predicted, tracked_shapes
-from bnpbench.measure.costs import Columns, Costs
-from bnpbench.measure.flops import PRODUCTS, FlopCount, count_plain_bn, count_plain_bnp
-from bnpbench.suite import Settings, Vanilla
-from bnpbench.suite.vocabulary import BatchNorm, Bnp
-from bnpbench.training.optimizers import build_optimizer
+from bnpbench.bnp.algorithms import at_least_float32
+from bnpbench.measure.flops import PRODUCTS, FlopCount
+from bnpbench.measure.step_costs import Columns, Costs
+from bnpbench.methods.base import Preconditioner
+from bnpbench.methods.vanilla import Vanilla
+from bnpbench.suite import Settings
+from bnpbench.training import models
 from bnpbench.training.parallel import Group
-from bnpbench.training.precision import autocast
-from bnpbench.training.step import Step
+from bnpbench.training.step import Step, autocast
 
 META = torch.device("meta")
 _VANILLA = Vanilla(kind="vanilla")
@@ -41,8 +38,8 @@ def costs(settings: Settings, input_shape: tuple[int, ...], classes: int) -> Cos
     """
     model = _model(settings, input_shape, classes)
     shares = _shares(settings)
-    alone = settings.devices > 1 and not getattr(settings.method, "sync", True)  # each with its own statistics
-    reason = methods.not_applicable(model, input_shape, min(shares) if alone else settings.batch_size)
+    alone = settings.devices > 1 and not settings.method.shares_statistics  # each with its own statistics
+    reason = models.not_applicable(model, input_shape, min(shares) if alone else settings.batch_size)
     parameters = sum(p.numel() for p in model.parameters())
     products, without = _plain(settings.model_copy(update={"method": _VANILLA}), input_shape, classes)
     if reason is not None:
@@ -50,15 +47,15 @@ def costs(settings: Settings, input_shape: tuple[int, ...], classes: int) -> Cos
     added = (
         _products(_step(settings, model, input_shape, classes, preconditioned=False), settings.batch_size) - products
     )
-    predicted_flops, counted = _published(settings, model, input_shape)
-    counted = None if counted is None else counted + added
+    published = settings.method.published(model, torch.empty(settings.batch_size, *input_shape, device=META))
+    counted = None if published.counted is None else published.counted + added
     step = _step(settings, model, input_shape, classes)
     with_method, operators = _executed(step, shares)
     kept, casts = _kept(settings, shares, input_shape, classes)
     traffic = _bytes(step, shares) + 2 * kept
     executed, form = with_method - without, _form(step.bnp)
     return Costs(
-        Columns(parameters, products, predicted_flops, counted, executed, added, operators + casts, form, traffic)
+        Columns(parameters, products, published.predicted, counted, executed, added, operators + casts, form, traffic)
     )
 
 
@@ -77,8 +74,8 @@ def _shares(settings: Settings) -> Counter[int]:
     return Counter(group.examples(settings.batch_size) for group in groups)
 
 
-def _form(bnp: BNP | None) -> str | None:
-    if bnp is None:
+def _form(bnp: Preconditioner | None) -> str | None:
+    if not isinstance(bnp, BNP):
         return None
     if not bnp.lean:
         return "plain"
@@ -94,7 +91,7 @@ def _plain(settings: Settings, input_shape: tuple[int, ...], classes: int) -> tu
 
 def _model(settings: Settings, input_shape: tuple[int, ...], classes: int) -> nn.Module:
     with META:
-        return methods.build_model(settings, input_shape, classes, torch.Generator("cpu")).train()
+        return models.build_model(settings, input_shape, classes, torch.Generator("cpu")).train()
 
 
 def _step(
@@ -105,10 +102,10 @@ def _step(
     step = Step(
         model,
         torch.empty(examples, dtype=torch.int64, device=META),
-        build_optimizer(settings, model),
+        models.build_optimizer(settings, model),
         images=torch.empty(examples, *input_shape, device=META),
-        bnp=methods.preconditioner(settings, model) if preconditioned else None,
-        penalty=methods.penalty(settings, model),
+        bnp=models.preconditioner(settings, model) if preconditioned else None,
+        penalty=models.penalty(settings, model),
         augment=settings.augment != "none",
     )
     step(_index(examples))  # the first step also builds the optimizer's state
@@ -176,7 +173,7 @@ def _traced(
     settings: Settings, examples: int, input_shape: tuple[int, ...], classes: int, device: torch.device
 ) -> tuple[int, int]:
     with device:
-        model = methods.build_model(settings, input_shape, classes, torch.Generator("cpu")).train()
+        model = models.build_model(settings, input_shape, classes, torch.Generator("cpu")).train()
         images, labels = torch.empty(examples, *input_shape), _index(examples, device)
         own = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
         kept: dict[int, int] = {}
@@ -192,7 +189,7 @@ def _traced(
                 torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor),
                 autocast(settings, images.device),
             ):
-                loss = F.cross_entropy(widened(model(images)), labels)
+                loss = F.cross_entropy(at_least_float32(model(images)), labels)
             loss.backward()
     return sum(kept.values()), operators.calls
 
@@ -209,39 +206,3 @@ class _OperatorCount(TorchDispatchMode):
     ) -> Any:
         self.calls += func.namespace == "aten"  # fake tensors ask for their device by an operator of another
         return func(*args, **(kwargs or {}))
-
-
-def _published(settings: Settings, model: nn.Module, input_shape: tuple[int, ...]) -> tuple[int | None, int | None]:
-    """Operations of the method by its published formula, and by counting its plain algorithm; None for ablations."""
-    batch = torch.empty(settings.batch_size, *input_shape, device=META)
-    match settings.method:
-        case Vanilla():
-            return 0, 0
-        case Bnp(scale=True, center=True, standardize=True):
-            bnp = methods.preconditioner(settings, model)
-            assert bnp is not None
-            shapes = tracked_shapes(bnp, model, batch)
-            bnp.remove()
-            return sum(map(predicted, shapes)), sum(map(count_plain_bnp, shapes))
-        case BatchNorm():
-            sizes = _batch_norm_sizes(model, batch)
-            predicted_flops = sum(bn_flops(n, rows) for n, rows, _ in sizes)
-            return predicted_flops, sum(count_plain_bn(n, rows, passes_on=passes) for n, rows, passes in sizes)
-        case _:
-            return None, None
-
-
-def _batch_norm_sizes(model: nn.Module, batch: Tensor) -> list[tuple[int, int, bool]]:
-    """Features and rows of each batch normalization in one pass, and whether it passes a gradient on."""
-    sizes: list[tuple[int, int, bool]] = []
-
-    def note(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        features = inputs[0].shape[1]
-        sizes.append((features, inputs[0].numel() // features, inputs[0].requires_grad))
-
-    layers = [m for m in model.modules() if isinstance(m, _BatchNorm)]
-    hooks = [layer.register_forward_hook(note) for layer in layers]
-    model(batch)
-    for hook in hooks:
-        hook.remove()
-    return sizes

@@ -161,9 +161,9 @@ def prepare(name: str, step: Step, state: TrainingState, sample: tuple[Tensor, .
     """
     if name == "eager":
         return eager(step, sample)
-    before = state.take()
+    before = state.snapshot()
     preparation = ENGINES[name](step, sample)
-    state.put_back(before)
+    state.restore(before)
     return preparation
 
 

@@ -10,8 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from bnpbench import datasets, networks
-from bnpbench.datasets import Stream
+from bnpbench.reading.stream import Stream
 from bnpbench.suite import Settings
 
 EVALUATION_BATCH = 1000
@@ -57,8 +56,7 @@ class Resident:
     """All examples as tensors on the device, in the shape and the memory format that the network reads."""
 
     def __init__(self, settings: Settings, root: Path, device: torch.device) -> None:
-        data = datasets.load(
-            settings.dataset,
+        data = settings.dataset.tensors(
             root,
             train_limit=settings.train_limit,
             validation=settings.validation,
@@ -66,12 +64,12 @@ class Resident:
         )
 
         def images(x: Tensor) -> Tensor:
-            read = x.reshape(len(x), *networks.reads(settings.network, tuple(x.shape[1:])))
+            read = x.reshape(len(x), *settings.network.reads(tuple(x.shape[1:])))
             return read.contiguous(memory_format=MEMORY_FORMATS[settings.memory_format]).to(device)
 
         self.images, self.labels = images(data.train_x), data.train_y.to(device)
         self.input_shape = tuple(self.images.shape[1:])
-        self.classes = datasets.describe(settings.dataset, root).classes
+        self.classes = settings.dataset.found(root).classes
         self._test = images(data.test_x), data.test_y.to(device)
         held_x, held_y = data.validation_x, data.validation_y
         self._validation = None if held_x is None or held_y is None else (images(held_x), held_y.to(device))
@@ -93,9 +91,7 @@ class Streamed:
     """
 
     def __init__(self, settings: Settings, root: Path, device: torch.device) -> None:
-        assert settings.dataset.kind == "imagenet"
-        self.streams = datasets.open_streams(
-            settings.dataset,
+        self.streams = settings.dataset.open(
             root,
             device=device,
             augment=settings.augment != "none",
@@ -105,7 +101,7 @@ class Streamed:
             seed=settings.seed,
         )
         self.classes = self.streams.classes
-        self.input_shape = networks.reads(settings.network, datasets.describe(settings.dataset, root).input)
+        self.input_shape = settings.network.reads(settings.dataset.found(root).input)
         self.labels = self.streams.train.labels.to(device)
         self._batch_size = settings.batch_size
 
@@ -134,14 +130,12 @@ class Streamed:
 
 def examples_of(settings: Settings, root: Path, device: torch.device) -> Examples:
     """The examples of a cell on ``device``; ``root`` is the folder of the data sets. Raises DataError."""
-    return (Streamed if datasets.streamed(settings.dataset) else Resident)(settings, root, device)
+    return (Streamed if settings.dataset.streamed else Resident)(settings, root, device)
 
 
 def data_key(settings: Settings) -> Hashable:
     """What decides the examples on a device: cells that agree in it can share them."""
-    s = settings
-    of_seed = s.seed if s.validation else None
-    return s.dataset, s.network, s.memory_format, s.augment, s.train_limit, s.validation, of_seed
+    return *settings.only("data"), settings.seed if settings.validation else None
 
 
 def _batches(images: Tensor, labels: Tensor) -> Pairs:

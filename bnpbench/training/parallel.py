@@ -71,7 +71,7 @@ class Group:
         """The largest of the ranks' values."""
         return self._exchanged((value,), lambda tensor: dist.all_reduce(tensor, dist.ReduceOp.MAX))[0]
 
-    def told_by_first(self, *values: float) -> list[float]:
+    def broadcast(self, *values: float) -> list[float]:
         """The values of rank 0, whatever the others gave."""
         return self._exchanged(values, lambda tensor: dist.broadcast(tensor, src=0))
 

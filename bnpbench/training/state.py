@@ -1,4 +1,4 @@
-"""The whole state of a cell in training: taken, put back in place, kept on disk."""
+"""The whole state of a cell in training: a snapshot of it, restored in place, kept on disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from bnpbench.files import fresh
 
 if TYPE_CHECKING:
-    from bnpbench.bnp import BNP
+    from bnpbench.methods.base import Preconditioner
 
 
 _DIGEST = hashlib.sha256().digest_size
@@ -41,10 +41,10 @@ class TrainingState:
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
-    bnp: BNP | None
+    bnp: Preconditioner | None
     generators: dict[str, torch.Generator]
 
-    def take(self) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, Any]:
         """A copy that later steps do not change; made of tensors, numbers, strings, lists and dicts only."""
         return {
             "model": _cloned(self.model.state_dict()),
@@ -53,36 +53,36 @@ class TrainingState:
             "generators": {name: g.get_state() for name, g in self.generators.items()},
         }
 
-    def put_back(self, taken: dict[str, Any]) -> None:
-        """Write a state that ``take`` gave into the tensors that are there now.
+    def restore(self, taken: dict[str, Any]) -> None:
+        """Write a state that ``snapshot`` gave into the tensors that are there now.
 
         An optimizer state that did not exist then is zeroed, which torch's SGD and Adam read as a fresh start.
         """
         self.model.load_state_dict(taken["model"])
         if self.bnp:
             self.bnp.load_state_dict(taken["bnp"])
-        self._put_back_optimizer(taken["optimizer"])
+        self._restore_optimizer(taken["optimizer"])
         for name, generator in self.generators.items():
             generator.set_state(taken["generators"][name])
 
-    def go_on_from(self, taken: Any) -> None:
-        """``put_back`` for what comes from a file.
+    def resume_from(self, taken: dict[str, Any]) -> None:
+        """``restore`` for what comes from a file.
 
         Raises:
             DamagedState: that is no state of this model and optimizer; everything is as it was before.
         """
-        before, begun = self.take(), bool(self.optimizer.state)
+        before, begun = self.snapshot(), bool(self.optimizer.state)
         try:
-            self.put_back(taken)
-            if not _equal(self.take(), taken):
+            self.restore(taken)
+            if not _equal(self.snapshot(), taken):
                 raise DamagedState("it holds something else than the state of this cell")
         except Exception as error:  # torch documents no set of errors for a state that does not fit
             if not begun:
                 self.optimizer.state.clear()
-            self.put_back(before)
+            self.restore(before)
             raise DamagedState(str(error) or type(error).__name__) from error
 
-    def _put_back_optimizer(self, taken: dict[int, dict[str, Any]]) -> None:
+    def _restore_optimizer(self, taken: dict[int, dict[str, Any]]) -> None:
         if not self.optimizer.state:  # before its first step: let torch build the state
             groups = self.optimizer.param_groups
             rates = [group["lr"] for group in groups]
@@ -156,7 +156,7 @@ def load(path: Path) -> dict[str, Any] | None:
     return content
 
 
-def _equal(value: Any, other: Any) -> bool:
+def _equal(value: object, other: object) -> bool:
     if isinstance(value, Tensor) and isinstance(other, Tensor):
         value = value.cpu()
         alike = value.shape == other.shape and value.dtype == other.dtype

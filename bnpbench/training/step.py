@@ -1,4 +1,10 @@
-"""One training step on resident data: the one object that every engine runs."""
+"""One training step on resident data: the one object that every engine runs; and the arithmetic that it runs in.
+
+``precision = "float32"`` is what it says: CUDA's matrix products and convolutions do not round to TF32, which torch's
+default allows convolutions to do. ``tf32`` lets both. ``bf16`` runs forward passes and the loss under autocast:
+weights, gradients, optimizer, and the statistics of normalizations and of BNP stay in float32, and backward passes
+follow the forward ones.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +16,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bnpbench.bnp.algorithms import widened
+from bnpbench.bnp.algorithms import at_least_float32
+from bnpbench.suite import Settings
 from bnpbench.training.augmentation import crop_flip, draw_crop_flips
 
 if TYPE_CHECKING:
-    from bnpbench.bnp import BNP
+    from bnpbench.methods.base import Preconditioner
 
 
 PHASES = ("data", "forward", "backward", "precondition", "update")
@@ -46,7 +53,7 @@ class Step:
         optimizer: torch.optim.Optimizer,
         *,
         images: Tensor | None = None,
-        bnp: BNP | None = None,
+        bnp: Preconditioner | None = None,
         loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
         penalty: Callable[[], Tensor] | None = None,
         augment: bool = False,
@@ -97,7 +104,7 @@ class Step:
             parameter.grad = None
         with self.autocast:
             output = self.model(images)
-            return output, self.loss(widened(output), labels)
+            return output, self.loss(at_least_float32(output), labels)
 
     def backward(self, loss: Tensor) -> None:
         """The gradients of the loss, and of the method's penalty."""
@@ -105,7 +112,7 @@ class Step:
         objective.backward()
 
     def precondition(self) -> None:
-        """BNP's transformation of the gradients, if the method is BNP's."""
+        """The method's change of the gradients, if it has one."""
         if self.bnp is not None:
             self.bnp.precondition()
 
@@ -121,3 +128,17 @@ def in_order(images: Tensor, index: Tensor) -> Tensor:
     if images.is_contiguous():
         return images.index_select(0, index)
     return images.movedim(1, -1).index_select(0, index).movedim(-1, 1)
+
+
+def set_precision(settings: Settings) -> None:
+    """Set this process up for a cell's precision; cells that share a process agree on it."""
+    # The older of torch's two interfaces: the newer one makes readers of the older fail, and inductor is one of them.
+    torch.set_float32_matmul_precision("high" if settings.precision == "tf32" else "highest")
+    torch.backends.cudnn.allow_tf32 = settings.precision == "tf32"
+
+
+def autocast(settings: Settings, device: torch.device) -> AbstractContextManager[object]:
+    """Goes around forward passes and the loss; can be entered again and again."""
+    if settings.precision != "bf16" or device.type == "meta":  # torch has no autocast for tensors without data
+        return nullcontext()
+    return torch.autocast(device.type, torch.bfloat16)

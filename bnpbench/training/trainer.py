@@ -10,23 +10,21 @@ from statistics import median, quantiles
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.optim.swa_utils import update_bn
 
-from bnpbench import methods
+from bnpbench.bnp import BNP
+from bnpbench.bnp.algorithms import at_least_float32
 from bnpbench.measure import machine
 from bnpbench.measure.clock import Clock, Reading, clock_for
 from bnpbench.measure.conditioning import Probe
 from bnpbench.suite import Cell
-from bnpbench.training import engines
-from bnpbench.training.evaluation import evaluate
-from bnpbench.training.examples import MEMORY_FORMATS, Examples, Resident
-from bnpbench.training.optimizers import build_optimizer
+from bnpbench.training import engines, models
+from bnpbench.training.examples import MEMORY_FORMATS, Examples, Pairs, Resident
 from bnpbench.training.parallel import Group
-from bnpbench.training.precision import autocast
-from bnpbench.training.schedule import Schedule
 from bnpbench.training.state import TrainingState, seed_for
-from bnpbench.training.step import Step
+from bnpbench.training.step import Step, autocast
 
 Row = dict[str, Any]
 
@@ -39,7 +37,8 @@ class Trainer:
         examples: its data.
         device: where.
         probe: looks at the Hessian before some of the steps, off the clock; its rows gather in ``probed``.
-        make_clock: gives the clock of an epoch; tests put a fake one here.
+        make_clock: gives the clock of an epoch.
+        now: the time in seconds, by which evaluation is measured.
         group: the ranks that share the work; by default this process is alone.
     """
 
@@ -51,18 +50,19 @@ class Trainer:
         probe: Probe | None = None,
         make_clock: Callable[[torch.device, int], Clock] = clock_for,
         group: Group | None = None,
+        now: Callable[[], float] = time.perf_counter,
     ) -> None:
         settings = cell.settings
         self.settings, self.examples, self.device = settings, examples, device
-        self.probe, self.make_clock = probe, make_clock
+        self.probe, self.make_clock, self.now = probe, make_clock, now
         self.group = group or Group(device)
         torch.manual_seed(seed_for(settings.seed, "global"))
         start = torch.Generator().manual_seed(seed_for(settings.seed, "weights"))
-        model = methods.build_model(settings, examples.input_shape, examples.classes, start)
+        model = models.build_model(settings, examples.input_shape, examples.classes, start)
         self.model = model.to(device).to(memory_format=MEMORY_FORMATS[settings.memory_format]).train()
-        self.bnp = methods.preconditioner(settings, self.model)
+        self.bnp = models.preconditioner(settings, self.model)
         self.lr = torch.tensor(settings.optimizer.lr, device=device)
-        optimizer = build_optimizer(settings, self.model, self.lr, fused=settings.engine == "eager")
+        optimizer = models.build_optimizer(settings, self.model, self.lr, fused=settings.engine == "eager")
         self.order = torch.Generator().manual_seed(seed_for(settings.seed, "order"))
         self.noise = torch.Generator(device).manual_seed(seed_for(settings.seed, "augmentation"))
         self.autocast = autocast(settings, device)
@@ -73,13 +73,12 @@ class Trainer:
             images=examples.images if isinstance(examples, Resident) else None,
             bnp=self.bnp,
             loss=self.group.loss(settings.batch_size),
-            penalty=methods.penalty(settings, self.model),
+            penalty=models.penalty(settings, self.model),
             augment=settings.augment != "none" and isinstance(examples, Resident),
             autocast=self.autocast,
         )
         self.state = TrainingState(self.model, optimizer, self.bnp, {"order": self.order, "augmentation": self.noise})
         self.steps = len(examples.labels) // settings.batch_size
-        self.schedule = Schedule(settings.schedule, settings.optimizer.lr, self.steps)
         self.energy = self._energy_meter()
         self.engine = engines.eager(self.step, ())
         self.epochs_done = 0
@@ -89,6 +88,10 @@ class Trainer:
     def last_batch(self) -> int:
         """Examples left over after the last whole batch of an epoch; dropped."""
         return len(self.examples.labels) % self.settings.batch_size
+
+    def rate(self, epoch: int, iteration: int) -> float:
+        """The learning rate of a step, of an epoch (from 1) and an iteration of it (from 0)."""
+        return self.settings.schedule.rate(self.settings.optimizer.lr, epoch, iteration, self.steps)
 
     @property
     def finished(self) -> bool:
@@ -101,20 +104,20 @@ class Trainer:
         first = next(iter(self.examples.training(torch.arange(count), count, seed=0, part=part)))
         self.engine = engines.prepare(self.settings.engine, self.step, self.state, first)
         if self.group.ranks > 1:  # DDP orders its buckets anew after a first pass; a resumed cell has to add as before
-            before = self.state.take()
+            before = self.state.snapshot()
             self.step(*first)
-            self.state.put_back(before)
+            self.state.restore(before)
 
     def warm_up(self, epochs: int) -> None:
         """Train for some epochs and undo them: weights, statistics, random streams are as before."""
-        before = self.state.take()
+        before = self.state.snapshot()
         for _ in range(epochs):
             self._train(epoch=1, probe=None)
-        self.state.put_back(before)
+        self.state.restore(before)
 
     def epoch(self) -> Row:
         """Train one epoch, evaluate, and give the row of the ``epochs`` table (without key, block and turn)."""
-        begin, before = time.perf_counter(), self.energy()
+        begin, before = self.now(), self.energy()
         number = self.epochs_done + 1
         reading, order, rate = self._train(number, self.probe)
         joules = self.energy() - before
@@ -132,13 +135,32 @@ class Trainer:
             "step_seconds_p90": quantiles(reading.laps, n=10)[-1] if len(reading.laps) > 1 else None,
             "energy_joules": None if math.isnan(joules) else joules,
         }
-        evaluation_begin = time.perf_counter()
+        evaluation_begin = self.now()
         row |= self._scores()
         self.epochs_done = number
-        end = time.perf_counter()
+        end = self.now()
         row["evaluation_seconds"] = end - evaluation_begin
         row["other_seconds"] = end - begin - row["train_seconds"] - row["evaluation_seconds"]
         return row
+
+    @torch.no_grad()
+    def evaluate(self, batches: Pairs) -> tuple[float, float]:
+        """Mean loss and accuracy in eval mode; a shorter last batch counts by its size.
+
+        Args:
+            batches: images and labels on the device.
+        """
+        self.model.eval()
+        loss = torch.zeros((), dtype=torch.float64, device=self.device)
+        correct = torch.zeros((), dtype=torch.int64, device=self.device)
+        count = 0
+        for images, labels in batches:
+            output = self.model(images)
+            loss += F.cross_entropy(at_least_float32(output), labels, reduction="sum")
+            correct += (output.argmax(1) == labels).sum()
+            count += len(labels)
+        self.model.train()
+        return loss.item() / count, correct.item() / count
 
     def _scores(self) -> Row:
         """What the first rank finds on the test and validation sets: it alone has the statistics that count."""
@@ -148,10 +170,10 @@ class Trainer:
         found, held_out = [math.nan] * 3, self.examples.validation()
         if self.group.rank == 0:
             with self.autocast:
-                found[:2] = evaluate(self.model, self.examples.test(), self.device)
+                found[:2] = self.evaluate(self.examples.test())
                 if held_out is not None:
-                    found[2] = evaluate(self.model, held_out, self.device)[1]
-        loss, accuracy, held_out_accuracy = self.group.told_by_first(*found)
+                    found[2] = self.evaluate(held_out)[1]
+        loss, accuracy, held_out_accuracy = self.group.broadcast(*found)
         row = {"test_loss": loss, "test_accuracy": accuracy}
         return row if held_out is None else {**row, "validation_accuracy": held_out_accuracy}
 
@@ -178,7 +200,7 @@ class Trainer:
         """The steps of an epoch: their time, the examples that they took, the last learning rate."""
         batch = self.settings.batch_size
         part = self.group.share(batch)
-        rates = [self.schedule(epoch, iteration) for iteration in range(self.steps)]
+        rates = [self.rate(epoch, iteration) for iteration in range(self.steps)]
         changes = {i: r for i, r in enumerate(rates) if i == 0 or r != rates[i - 1]}
         clock = self.make_clock(self.device, self.steps)
         gc.collect()
@@ -190,22 +212,23 @@ class Trainer:
             seed = seed_for(self.settings.seed, f"crops of epoch {epoch}")
             batches = self.examples.training(order, batch, seed, part)
             if probe is not None:
-                batches = self._looked_at(batches, probe, epoch, clock)
+                batches = self._probed(batches, probe, epoch, clock)
             engines.run(self.engine.call, batches, self.lr, changes, clock)
             reading = clock.stop()
         finally:
             gc.enable()
         return reading, order.view(-1, batch)[:, part].flatten(), rates[-1]
 
-    def _looked_at(
+    def _probed(
         self, batches: Iterable[tuple[Tensor, ...]], probe: Probe, epoch: int, clock: Clock
     ) -> Iterator[tuple[Tensor, ...]]:
         """The batches, each shown to the probe before its step."""
+        bnp = self.bnp if isinstance(self.bnp, BNP) else None
         for step, batch in enumerate(batches, start=1 + (epoch - 1) * self.steps):
             if probe.due(epoch, step):
                 clock.pause()
                 images = batch[1] if len(batch) > 1 else self.step.gather(batch[0])[0]
-                self.probed += probe.rows(self.model, images, self.bnp, epoch, step)
+                self.probed += probe.rows(self.model, images, bnp, epoch, step)
                 clock.resume()
             yield batch
 

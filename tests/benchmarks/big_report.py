@@ -22,7 +22,7 @@ from typing import Any
 
 from bnpbench.results import Store
 from bnpbench.suite import Block, Cell, Suite, load_suite
-from tests.report.made_results import ENVIRONMENT
+from tests.support.made_results import ENVIRONMENT
 
 EPOCHS = 20
 SECONDS, BYTES = 5.0, 2**30

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from tests.training.test_engines import ADAM, METHODS, NETWORKS, SGD, away, default, disagreement, of_type
+from tests.support.engines import ADAM, METHODS, NETWORKS, SGD, away, default, disagreement, of_type
 
 GROUPED = ["vanilla", "bn", "renorm", "ln", "gn", "4things", "bnp", "bnp+gn"]
 DTYPES = (torch.float64, torch.float32)
@@ -46,10 +46,10 @@ def rounding(network: str, method: Any, optimizer: dict[str, Any], dtype: torch.
             trainer.step(torch.arange(10))  # builds the optimizer's state
         worst = 0.0
         for batch in one.examples.training(torch.randperm(100), 10, 0):
-            before = other.state.take()
+            before = other.state.snapshot()
             for _ in range(20):
-                one.state.put_back(before)
-                other.state.put_back(before)
+                one.state.restore(before)
+                other.state.restore(before)
                 for parameter in one.model.parameters():
                     moved = torch.randn(parameter.shape, generator=random) * torch.finfo(dtype).eps / 2
                     parameter.data.mul_(1 + moved)

@@ -90,8 +90,8 @@ def data(folder: Path) -> tuple[Target, list[bytes]]:
     """Images in folders: tensors, or a DataError that names the file."""
     from PIL import Image
 
-    from bnpbench.datasets import imagefolder
     from bnpbench.errors import DataError
+    from bnpbench.reading import imagefolder
 
     path = folder / "image.JPEG"
     seeds = []

@@ -28,8 +28,8 @@ import pandas as pd
 
 import bnpbench
 from bnpbench import read_results
-from bnpbench.report.bootstrap import cells_interval
-from bnpbench.report.statistics import Estimate, mean_interval
+from bnpbench.statistics.bootstrap import cells_interval
+from bnpbench.statistics.intervals import Estimate, mean_interval
 
 START_SECONDS = 10.0  # until the first cell begins
 SUITE = """

@@ -16,7 +16,6 @@ import pytest
 import torch
 import torch.distributed as dist
 import torchvision
-from oracle import Watched
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -30,6 +29,7 @@ from torchvision.ops import MLP, FeaturePyramidNetwork, SqueezeExcitation
 from bnpbench import BNP
 from bnpbench.bnp.lean import Linear
 from bnpbench.errors import StatisticsError
+from tests.support.oracle import Watched
 
 
 class Use:

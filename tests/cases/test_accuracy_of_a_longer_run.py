@@ -8,7 +8,7 @@ import pytest
 
 from bnpbench.report import compare
 from bnpbench.results import Results
-from tests.report.made_results import Made, epochs
+from tests.support.made_results import Made, epochs
 
 
 def run(folder: Path, count: int, *, worse: float = 0.0) -> Results:

@@ -9,7 +9,7 @@ import pytest
 
 from bnpbench.report import verdicts
 from bnpbench.report.claims import Verdict
-from tests.report.made_results import Made, epochs
+from tests.support.made_results import Made, epochs
 
 
 def verdict(folder: Path, left: Any, right: Any, metric: str = "train_seconds") -> Verdict:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bnpbench.report import render
-from tests.report.made_results import Made, epochs
+from tests.support.made_results import Made, epochs
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ import pytest
 
 from bnpbench import cli, load_suite
 from bnpbench.errors import ResultsError
-from bnpbench.execution.building import build
 from bnpbench.execution.children import ask
-from bnpbench.execution.messages import Preflight, Probe
+from bnpbench.execution.listing import build
+from bnpbench.execution.messages import Describe, Preflight
 from bnpbench.execution.preflight import preflight
 from tests.command import SUITE, bnpbench, suite
-from tests.report.made_results import Made, epochs
+from tests.support.made_results import Made, epochs
 
 Errors = pytest.CaptureFixture[str]
 
@@ -80,7 +80,7 @@ def test_a_file_is_no_folder_for_a_profile(tmp_path: Path, capsys: Errors) -> No
 def test_a_process_that_cannot_write_its_log_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ResultsError, match=r"file/below\.log: cannot be written"):
-        ask(Probe(), log=tmp_path / "file" / "below.log")
+        ask(Describe(), log=tmp_path / "file" / "below.log")
 
 
 def test_a_network_beyond_all_bounds_is_named(tmp_path: Path) -> None:

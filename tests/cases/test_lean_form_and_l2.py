@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from bnpbench import methods
 from bnpbench.suite import Settings
+from bnpbench.training import models
 from bnpbench.training.accounting import costs
 
 
@@ -30,8 +30,8 @@ def cell(form: str, **changes: Any) -> Settings:
 
 def gradients(settings: Settings) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
-    model = methods.build_model(settings, (40,), 5, generator)
-    bnp, penalty = methods.preconditioner(settings, model), methods.penalty(settings, model)
+    model = models.build_model(settings, (40,), 5, generator)
+    bnp, penalty = models.preconditioner(settings, model), models.penalty(settings, model)
     assert bnp is not None
     assert penalty is not None
     (model(torch.randn(4, 40, generator=generator)).square().mean() + penalty()).backward()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bnpbench.report import render
-from tests.report.made_results import Made, epochs
+from tests.support.made_results import Made, epochs
 
 SECONDS = [1.0] * 7 + [100.0]
 

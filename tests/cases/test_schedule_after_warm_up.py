@@ -11,7 +11,7 @@ import pytest
 
 from bnpbench import load_suite, run_suite
 from tests.command import SUITE, suite
-from tests.training.test_trainer import trainer
+from tests.support.training import trainer
 
 OPTIMIZERS = [{"kind": "sgd", "lr": 0.1}, {"kind": "sgd", "lr": 0.1, "momentum": 0.9}, {"kind": "adam", "lr": 0.1}]
 STEPS = {"kind": "steps", "epochs": (1,)}

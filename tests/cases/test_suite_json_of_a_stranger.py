@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bnpbench.report import compare, render, verdicts
-from tests.report.made_results import Made, epochs
+from tests.support.made_results import Made, epochs
 
 HUGE = 10**400  # more than a float holds
 TIME, ACCURACY = 0, 1  # the claims

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bnpbench.report import compare
 from bnpbench.results import Results, read_results
-from tests.report.made_results import HARDWARE, Made, epochs
+from tests.support.made_results import HARDWARE, Made, epochs
 
 
 def two_suites(folder: Path, cpu: str) -> Results:

@@ -18,7 +18,7 @@ from bnpbench import read_results
 from bnpbench.cli.compare import max_slowdown
 from bnpbench.errors import BnpbenchError
 from bnpbench.execution.progress import duration
-from tests.command import SUITE, bnpbench, suite
+from tests.command import SUITE, WRONG, bnpbench, suite
 
 
 @pytest.fixture(scope="module")
@@ -175,28 +175,6 @@ def test_version_and_help() -> None:
     assert done.returncode == 0
     for command in ("run", "report", "compare", "check", "new", "data", "env"):
         assert f"\n  {command} " in done.stdout
-
-
-def numbers(start: int, before: str = "", after: str = "") -> str:
-    """A TOML list of a thousand numbers, one a line."""
-    return "[" + ",\n".join(f"{before}{n}{after}" for n in range(start, start + 1000)) + "]"
-
-
-WRONG = {
-    "misspelt key": (SUITE.replace("epochs = 2", "epoch = 2"), ("tiny.toml:8", "epoch", "epochs")),
-    "unknown method": (SUITE.replace('"bnp"', '"bpn"'), ("tiny.toml:11", "bpn", "bnp")),
-    "scalar axis": (SUITE.replace("seed = [1, 2]", "seed = 1"), ("tiny.toml:12", "seed", "list")),
-    "batch above data": (
-        SUITE.replace("batch_size = 10", "batch_size = 1000"),
-        ("tiny.toml:7", "batch_size", "1,000", "203"),
-    ),
-    "long dotted key": (SUITE + "a." * 20_000 + "b = 1\n", ("tiny.toml", "2,000 characters")),
-    "nested brackets": (SUITE + "x = " + "[" * 500 + "]" * 500 + "\n", ("tiny.toml", "nest")),
-    "a million cells": (
-        SUITE.replace("seed = [1, 2]", f"seed = {numbers(0)}\nnetwork.hidden = {numbers(1, '[', ']')}"),
-        ("tiny.toml", "10,000"),
-    ),
-}
 
 
 def processor_seconds() -> float:

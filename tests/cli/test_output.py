@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import typer
 
@@ -16,11 +17,12 @@ from bnpbench import load_suite, read_results
 from bnpbench.cache import user_cache
 from bnpbench.cli.app import app
 from bnpbench.cli.output import from_home, write
-from bnpbench.datasets import root
+from bnpbench.datasets.storage import root
 from bnpbench.errors import BnpbenchError, refused
 from bnpbench.execution.options import Options
-from tests.command import suite
-from tests.report.made_results import Made, epochs
+from bnpbench.results.schema import digest
+from tests.command import bnpbench, suite
+from tests.support.made_results import Made, epochs
 
 
 def test_a_file_is_replaced_whole_and_keeps_its_mode(tmp_path: Path) -> None:
@@ -44,6 +46,26 @@ def test_what_is_behind_a_link_is_written(there: bool, tmp_path: Path) -> None:
     write("new", link)
     assert link.is_symlink()
     assert real.read_text() == "new\n"
+
+
+@pytest.mark.parametrize("command", [["report"], ["report", "--format", "json"], ["compare", "results", "results"]])
+def test_columns_that_are_not_known_are_named_once(command: list[str], tmp_path: Path) -> None:
+    made = Made(tmp_path / "results")
+    for size in (8, 16):
+        made.cell("bnp", size, rows=epochs([1.0] * 6))
+    made.read()
+    for kind, column in (("cells", "status"), ("epochs", "epoch")):
+        for path in made.store.folder.glob(f"{kind}/*.parquet"):
+            table, metadata = pq.read_table(path), pq.read_metadata(path).metadata
+            wider = table.append_column("colour", table[column])
+            pq.write_table(wider.replace_schema_metadata({**metadata, b"columns": digest(wider.column_names)}), path)
+    done = bnpbench(*command, cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stderr == (
+        "bnpbench: warning: columns that this version does not know are left out: cells.colour, epochs.colour; another "
+        "version wrote them\n"
+    )
+    assert "colour" not in done.stdout
 
 
 def test_a_pipe_is_written_to(tmp_path: Path) -> None:

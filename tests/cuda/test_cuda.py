@@ -14,11 +14,12 @@ from bnpbench.execution.process import configure
 from bnpbench.measure import machine, rates
 from bnpbench.measure.clock import CudaClock, clock_for
 from bnpbench.measure.environment import describe
-from bnpbench.training import engines, precision
+from bnpbench.training import engines
 from bnpbench.training.examples import Resident
+from bnpbench.training.step import set_precision
 from bnpbench.training.trainer import Trainer
 from tests.command import SUITE, bnpbench, suite
-from tests.training.test_trainer import cell
+from tests.support.training import cell
 
 pytestmark = [
     pytest.mark.cuda,
@@ -33,7 +34,7 @@ OPTIMIZERS = [{"kind": "sgd", "lr": 0.1, "momentum": 0.9}, {"kind": "adam", "lr"
 
 def trainer(**changes: Any) -> Trainer:
     made = cell(**{"dataset": ROWS, "batch_size": 32, "device": "cuda", **changes})
-    precision.configure(made.settings)
+    set_precision(made.settings)
     return Trainer(made, Resident(made.settings, Path(), DEVICE), DEVICE)
 
 
@@ -46,7 +47,7 @@ def state(ours: Trainer) -> dict[str, Tensor]:
 def assert_steps_agree(eager: Trainer, other: Trainer, steps: int | None = None) -> None:
     """One step of each from every state along an epoch, or its first steps, of the eager one."""
     for batch in list(eager.examples.training(torch.randperm(640), 32, 0))[:steps]:
-        other.state.put_back(eager.state.take())
+        other.state.restore(eager.state.snapshot())
         for ours in (eager, other):
             ours.engine.call(*batch)
         torch.testing.assert_close(state(other), state(eager), rtol=1e-5, atol=1e-6)
@@ -118,13 +119,13 @@ def test_only_tf32_rounds_products_of_float32() -> None:
     images, kernel = torch.randn(8, 64, 16, 16, device=DEVICE), torch.randn(64, 64, 3, 3, device=DEVICE)
     errors = {}
     for name in ("float32", "tf32"):
-        precision.configure(cell(precision=name, device="cuda").settings)
+        set_precision(cell(precision=name, device="cuda").settings)
         product, convolved = x @ y, torch.conv2d(images, kernel)
         errors[name] = [
             away(product, x.double() @ y.double()),
             away(convolved, torch.conv2d(images.double(), kernel.double())),
         ]
-    precision.configure(cell(device="cuda").settings)
+    set_precision(cell(device="cuda").settings)
     assert max(errors["float32"]) < 1e-5
     assert min(errors["tf32"]) > 1e-4
 

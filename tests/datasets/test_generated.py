@@ -7,19 +7,17 @@ from typing import Any
 
 import pytest
 import torch
-from pydantic import TypeAdapter
 from sklearn.datasets import load_digits
 
-from bnpbench import datasets
-from bnpbench.suite.vocabulary import DatasetOptions
+from tests.support.kinds import made
 
 
 def options(value: Any) -> Any:
-    return TypeAdapter(DatasetOptions).validate_python(value)
+    return made("dataset", value)
 
 
 def test_digits_are_scikit_learns_split_by_class() -> None:
-    data = datasets.load(options("digits"), None)
+    data = options("digits").tensors(None)
     assert data.train_x.shape == (1437, 1, 8, 8)
     assert data.test_x.shape == (360, 1, 8, 8)
     assert (data.train_x.dtype, data.train_y.dtype) == (torch.float32, torch.int64)
@@ -35,7 +33,7 @@ def test_digits_are_scikit_learns_split_by_class() -> None:
 
 def test_the_digits_split_is_fixed() -> None:
     """The split is part of what every published number means."""
-    data = datasets.load(options("digits"), None)
+    data = options("digits").tensors(None)
     assert data.test_y[:12].tolist() == [0, 2, 4, 7, 1, 6, 8, 9, 5, 3, 0, 2]
     digest = hashlib.sha256(data.test_x.mul(16).byte().numpy().tobytes()).hexdigest()
     assert digest == "3c05733c55d710109b9a1878ea98f552bb9d33485cd2bddb57cbade1c3c55d6d"
@@ -44,8 +42,8 @@ def test_the_digits_split_is_fixed() -> None:
 @pytest.mark.parametrize("shape", [(64,), (3, 8, 8)])
 def test_synthetic_classes_are_gaussian_around_their_means(shape: tuple[int, ...]) -> None:
     synthetic = options({"kind": "synthetic", "shape": shape, "classes": 4, "train": 4000, "test": 400, "seed": 3})
-    data = datasets.load(synthetic, None)
-    described = datasets.describe(synthetic)
+    data = synthetic.tensors(None)
+    described = synthetic.describe()
     assert (described.input, described.classes, described.train, described.test) == (shape, 4, 4000, 400)
     assert data.train_x.shape == (4000, *shape)
     assert data.test_x.shape == (400, *shape)
@@ -59,7 +57,7 @@ def test_synthetic_classes_are_gaussian_around_their_means(shape: tuple[int, ...
 
 def test_synthetic_is_decided_by_its_seed() -> None:
     def load(seed: int) -> torch.Tensor:
-        return datasets.load(options({"kind": "synthetic", "seed": seed, "train": 20}), None).train_x
+        return options({"kind": "synthetic", "seed": seed, "train": 20}).tensors(None).train_x
 
     assert torch.equal(load(0), load(0))
     assert not torch.equal(load(0), load(1))

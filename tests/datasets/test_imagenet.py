@@ -6,34 +6,27 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from PIL import Image
-from pydantic import TypeAdapter
 from torch import Tensor
 from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
 
-from bnpbench import datasets
-from bnpbench.datasets import imagefolder
 from bnpbench.errors import DataError
 from bnpbench.execution.data import listing
-from bnpbench.suite.vocabulary import DatasetOptions, ImageNet
+from bnpbench.reading import imagefolder
+from bnpbench.reading.stream import Stream, Streams
+from bnpbench.registry import built_in
+from tests.support.imagefolders import CLASSES, lay_out
+from tests.support.kinds import made
 
-CLASSES = ["n01440764", "n01443537", "n02102040"]
 CPU = torch.device("cpu")
 SIZE = 32
 
 
 def options(workers: int = 0, size: int = SIZE) -> Any:
-    return TypeAdapter(DatasetOptions).validate_python({"kind": "imagenet", "workers": workers, "size": size})
-
-
-def photo(random: np.random.Generator, mode: str = "RGB") -> Image.Image:
-    width, height = (int(side) for side in random.integers(40, 90, 2))
-    small = random.integers(0, 256, (5, 5, len(Image.new(mode, (1, 1)).getbands())), dtype=np.uint8)
-    return Image.fromarray(small.squeeze(), mode).resize((width, height))
+    return made("dataset", {"kind": "imagenet", "workers": workers, "size": size})
 
 
 @pytest.fixture
@@ -41,25 +34,11 @@ def root(tmp_path: Path) -> Path:
     return lay_out(tmp_path, train=9, val=3)
 
 
-def lay_out(root: Path, **counts: int) -> Path:
-    """Three classes of so many training and validation JPEGs; in each class one is grayscale and one CMYK."""
-    random = np.random.default_rng(0)
-    for part, count in counts.items():
-        for name in CLASSES:
-            folder = root / "imagenet" / part / name
-            folder.mkdir(parents=True)
-            for index in range(count):
-                mode = {0: "L", 1: "CMYK"}.get(index, "RGB")
-                photo(random, mode).save(folder / f"{name}_{index}.JPEG", quality=95)
-    imagefolder.listing.cache_clear()
-    return root
+def streams(root: Path, workers: int = 0, **others: Any) -> Streams:
+    return options(workers).open(root, device=CPU, **{"augment": True, **others})
 
 
-def streams(root: Path, workers: int = 0, **others: Any) -> datasets.Streams:
-    return datasets.open_streams(options(workers), root, device=CPU, **{"augment": True, **others})
-
-
-def everything(stream: datasets.Stream, batch_size: int = 4, seed: int = 0) -> tuple[Tensor, Tensor]:
+def everything(stream: Stream, batch_size: int = 4, seed: int = 0) -> tuple[Tensor, Tensor]:
     images, labels = zip(*stream.batches(torch.arange(len(stream)), batch_size, seed), strict=True)
     return torch.cat(images), torch.cat(labels)
 
@@ -70,9 +49,9 @@ def mode_of(path: str) -> str:
 
 
 def test_what_is_described_is_what_is_streamed(root: Path) -> None:
-    shape = datasets.describe(options(), root)
+    shape = options().found(root)
     assert (shape.input, shape.classes, shape.train, shape.test) == ((3, SIZE, SIZE), 3, 27, 9)
-    assert datasets.streamed(options())
+    assert options().streamed
     opened = streams(root)
     images, labels = everything(opened.train)
     assert images.shape == (27, 3, SIZE, SIZE)
@@ -183,14 +162,14 @@ def test_a_file_that_cannot_be_decoded_is_named(root: Path, damage: Any, words: 
 
 
 def test_a_missing_folder_is_named_with_where_to_get_it(tmp_path: Path) -> None:
-    reason = datasets.missing(options(), tmp_path)
+    reason = options().unfit(tmp_path)
     assert reason is not None
     for word in ["imagenet/train", "image-net.org", "--data-dir", "BNPBENCH_DATA"]:
         assert word in reason
     with pytest.raises(DataError, match="imagenet/train"):
-        datasets.fetch("imagenet", tmp_path)
+        built_in().dataset("imagenet").fetch(tmp_path)
     with pytest.raises(DataError, match="imagenet/train"):
-        datasets.describe(options(), tmp_path)
+        options().found(tmp_path)
 
 
 @pytest.mark.parametrize("part", ["train", "val"])
@@ -202,7 +181,7 @@ def test_a_folder_one_level_too_deep_is_no_class(root: Path, part: str) -> None:
     folder.mkdir()
     (folder.parent / "inner").rename(folder / "images")
     imagefolder.listing.cache_clear()
-    for refused in (lambda: datasets.describe(options(), root), lambda: datasets.fetch("imagenet", root)):
+    for refused in (lambda: options().found(root), lambda: built_in().dataset("imagenet").fetch(root)):
         with pytest.raises(DataError, match=r"holds no images but folders \('n01440764'\).*one level up") as error:
             refused()
         assert str(folder / "images") in str(error.value)
@@ -215,7 +194,7 @@ def test_one_class_is_none_to_tell_from_others(root: Path, kept: int, words: str
         for name in CLASSES[kept:]:
             shutil.rmtree(root / "imagenet" / part / name)
     with pytest.raises(DataError, match=f"{words}, and it takes two classes"):
-        datasets.describe(options(), root)
+        options().found(root)
 
 
 def test_classes_must_agree(root: Path) -> None:
@@ -233,8 +212,8 @@ def test_a_class_without_images_is_an_error(root: Path) -> None:
 
 def test_it_is_never_loaded_whole(root: Path) -> None:
     with pytest.raises(DataError, match="streamed"):
-        datasets.load(options(), root)
+        options().tensors(root)
 
 
 def test_the_defaults_are_the_papers() -> None:
-    assert ImageNet(kind="imagenet").size == 224
+    assert made("dataset", {"kind": "imagenet"}).size == 224

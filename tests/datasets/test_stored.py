@@ -11,7 +11,6 @@ import struct
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,22 +18,24 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pydantic import TypeAdapter
 from torchvision import datasets as torchvision_datasets
 
-from bnpbench import datasets
-from bnpbench.datasets import files as known
-from bnpbench.datasets import stored
+from bnpbench.datasets import storage
+from bnpbench.datasets.base import DataShape
+from bnpbench.datasets.cifar10 import Cifar10
+from bnpbench.datasets.cifar100 import Cifar100
+from bnpbench.datasets.mnist import Mnist
 from bnpbench.errors import DataError
 from bnpbench.execution import precheck
 from bnpbench.execution.data import get, listing
-from bnpbench.suite.vocabulary import DatasetOptions
+from bnpbench.registry import built_in
+from tests.support.kinds import made
 
 REAL = os.environ.get("BNPBENCH_DATA")
 
 
 def options(value: Any) -> Any:
-    return TypeAdapter(DatasetOptions).validate_python(value)
+    return made("dataset", value)
 
 
 @pytest.mark.data
@@ -42,9 +43,9 @@ def options(value: Any) -> Any:
 def test_the_real_files_are_what_they_are_said_to_be(name: str) -> None:
     if REAL is None:
         pytest.skip("BNPBENCH_DATA is not set")
-    if (reason := datasets.missing(options(name), Path(REAL))) is not None:
+    if (reason := options(name).unfit(Path(REAL))) is not None:
         pytest.skip(reason)
-    data, shape = datasets.load(options(name), Path(REAL)), datasets.describe(options(name))
+    data, shape = options(name).tensors(Path(REAL)), options(name).describe()
     assert data.train_x.shape == (shape.train, *shape.input)
     assert data.test_x.shape == (shape.test, *shape.input)
     assert (data.train_x.dtype, data.train_y.dtype) == (torch.float32, torch.int64)
@@ -55,9 +56,9 @@ def test_the_real_files_are_what_they_are_said_to_be(name: str) -> None:
 
 @pytest.mark.data
 def test_cifar10_images_are_the_files_bytes() -> None:
-    if REAL is None or datasets.missing(options("cifar10"), Path(REAL)):
+    if REAL is None or options("cifar10").unfit(Path(REAL)):
         pytest.skip("BNPBENCH_DATA holds no CIFAR-10")
-    data = datasets.load(options("cifar10"), Path(REAL))
+    data = options("cifar10").tensors(Path(REAL))
     batch = pickle.loads((Path(REAL) / "cifar-10-batches-py/data_batch_1").read_bytes(), encoding="latin1")
     want = torch.from_numpy(batch["data"][:100].reshape(100, 3, 32, 32)).double() / 255
     torch.testing.assert_close(data.train_x[:100].double(), want, atol=1e-7, rtol=0)
@@ -88,9 +89,8 @@ def md5(data: bytes) -> str:
 def mnist(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     """MNIST's entry with the sums of a tiny MNIST, whose files this is."""
     files = tiny_mnist()
-    entry = replace(known.STORED["mnist"], files=tuple((name, md5(data)) for name, data in files.items()))
-    entry = replace(entry, train=6, test=4)
-    monkeypatch.setitem(known.STORED, "mnist", entry)
+    monkeypatch.setattr(Mnist, "files", {name: md5(data) for name, data in files.items()})
+    monkeypatch.setattr(Mnist, "known", DataShape((1, 28, 28), 10, 6, 4))
     return files
 
 
@@ -102,8 +102,8 @@ def lay_out(files: dict[str, bytes], folder: Path) -> None:
 
 def test_mnist_is_read_from_its_files(mnist: dict[str, bytes], tmp_path: Path) -> None:
     lay_out(mnist, tmp_path / "MNIST/raw")
-    assert datasets.missing(options("mnist"), tmp_path) is None
-    data = datasets.load(options("mnist"), tmp_path)
+    assert options("mnist").unfit(tmp_path) is None
+    data = options("mnist").tensors(tmp_path)
     pixels = np.frombuffer(mnist["t10k-images-idx3-ubyte"][16:], np.uint8).reshape(4, 1, 28, 28)
     torch.testing.assert_close(data.test_x, torch.from_numpy(pixels / 255).float())
     assert data.test_y.tolist() == list(mnist["t10k-labels-idx1-ubyte"][8:])
@@ -124,12 +124,11 @@ def test_cifar100_is_read_with_its_fine_labels(monkeypatch: pytest.MonkeyPatch, 
         test_list = [["test", md5(files["test"])]]  # noqa: RUF012
         meta = {**torchvision_datasets.CIFAR100.meta, "md5": md5(files["meta"])}  # noqa: RUF012
 
-    entry = replace(known.STORED["cifar100"], files=tuple(map(tuple, [*Tiny.train_list, *Tiny.test_list])))
-    entry = replace(entry, train=3, test=3)
-    monkeypatch.setitem(known.STORED, "cifar100", entry)
-    monkeypatch.setitem(stored.READERS, "cifar100", Tiny)
+    monkeypatch.setattr(Cifar100, "files", dict([*Tiny.train_list, *Tiny.test_list]))
+    monkeypatch.setattr(Cifar100, "known", DataShape((3, 32, 32), 100, 3, 3))
+    monkeypatch.setattr(torchvision_datasets, "CIFAR100", Tiny)
     lay_out(files, tmp_path / "cifar-100-python")
-    data = datasets.load(options("cifar100"), tmp_path)
+    data = options("cifar100").tensors(tmp_path)
     assert (data.train_y.tolist(), data.test_y.tolist()) == (labels["train"], labels["test"])
     torch.testing.assert_close(data.test_x.flatten(1), torch.from_numpy(pixels["test"] / 255).float())
 
@@ -139,18 +138,18 @@ def test_cifar100_is_read_with_its_fine_labels(monkeypatch: pytest.MonkeyPatch, 
 
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "cifar10", "cifar100"])
 def test_what_is_missing_is_named_with_what_to_do(name: str, tmp_path: Path) -> None:
-    reason = datasets.missing(options(name), tmp_path)
+    reason = options(name).unfit(tmp_path)
     assert reason is not None
     for word in [str(tmp_path), "--data-dir", "BNPBENCH_DATA", f"bnpbench data get {name}"]:
         assert word in reason
     with pytest.raises(DataError, match="is missing"):
-        datasets.load(options(name), tmp_path)
+        options(name).tensors(tmp_path)
 
 
 def test_the_first_missing_file_is_named(mnist: dict[str, bytes], tmp_path: Path) -> None:
     lay_out(mnist, tmp_path / "MNIST/raw")
     (tmp_path / "MNIST/raw/t10k-labels-idx1-ubyte").unlink()
-    assert "MNIST/raw/t10k-labels-idx1-ubyte is missing" in str(datasets.missing(options("mnist"), tmp_path))
+    assert "MNIST/raw/t10k-labels-idx1-ubyte is missing" in str(options("mnist").unfit(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -161,9 +160,9 @@ def test_a_damaged_file_is_named_and_never_read(mnist: dict[str, bytes], tmp_pat
     path = tmp_path / "MNIST/raw/train-labels-idx1-ubyte"
     path.write_bytes(damage(path.read_bytes()))
     for refused in (
-        lambda: datasets.load(options("mnist"), tmp_path),
-        lambda: datasets.fetch("mnist", tmp_path),  # before anything runs: it is not replaced unasked
-        lambda: precheck.check_data({"mnist"}, tmp_path, offline=True),
+        lambda: options("mnist").tensors(tmp_path),
+        lambda: built_in().dataset("mnist").fetch(tmp_path),  # before anything runs: it is not replaced unasked
+        lambda: precheck.check_data({Mnist}, tmp_path, offline=True),
     ):
         with pytest.raises(DataError, match="damaged") as error:
             refused()
@@ -175,18 +174,19 @@ def test_a_damaged_file_is_named_and_never_read(mnist: dict[str, bytes], tmp_pat
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar100"])
 def test_the_sums_are_those_of_torchvision(name: str) -> None:
-    reader = stored.READERS[name]
+    known: Any = built_in().dataset(name)
+    reader = getattr(torchvision_datasets, known.reader)
     meta = reader.meta["filename"], reader.meta["md5"]  # torchvision reads the names of the classes
-    assert list(known.STORED[name].files) == [tuple(pair) for pair in [*reader.train_list, *reader.test_list, meta]]
+    assert list(known.files.items()) == [tuple(pair) for pair in [*reader.train_list, *reader.test_list, meta]]
 
 
 def test_a_pickle_with_another_sum_is_never_opened(tmp_path: Path) -> None:
-    for name, _ in known.STORED["cifar10"].files:
+    for name in Cifar10.files:
         path = tmp_path / "cifar-10-batches-py" / name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(pickle.dumps(Trap()))
     with pytest.raises(DataError, match="damaged"):
-        datasets.load(options("cifar10"), tmp_path)
+        options("cifar10").tensors(tmp_path)
 
 
 class Trap:
@@ -201,7 +201,7 @@ def test_offline_nothing_is_downloaded(how: str, tmp_path: Path, monkeypatch: py
     else:
         monkeypatch.delenv("BNPBENCH_OFFLINE", raising=False)
     with pytest.raises(DataError, match="offline") as error:
-        datasets.fetch("cifar10", tmp_path / "new", offline=how == "argument")
+        built_in().dataset("cifar10").fetch(tmp_path / "new", offline=how == "argument")
     for word in ["--data-dir", "BNPBENCH_DATA", "bnpbench data get cifar10"]:
         assert word in str(error.value)
     assert not (tmp_path / "new").exists()
@@ -209,13 +209,13 @@ def test_offline_nothing_is_downloaded(how: str, tmp_path: Path, monkeypatch: py
 
 def test_an_unknown_name_is_an_error_that_lists_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cifar10"):
-        datasets.fetch("cifar11", tmp_path)
+        built_in().dataset("cifar11").fetch(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["digits", "synthetic"])
 def test_what_needs_no_file_is_never_missing(name: str, tmp_path: Path) -> None:
-    assert datasets.missing(options(name), tmp_path) is None
-    datasets.fetch(name, tmp_path, offline=True)
+    assert options(name).unfit(tmp_path) is None
+    built_in().dataset(name).fetch(tmp_path, offline=True)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -251,7 +251,7 @@ def server(mnist: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPa
             def raw_folder(self) -> str:
                 return os.path.join(self.root, "MNIST", "raw")
 
-        monkeypatch.setitem(stored.READERS, "mnist", Local)
+        monkeypatch.setattr(torchvision_datasets, "MNIST", Local)
         monkeypatch.delenv("BNPBENCH_OFFLINE", raising=False)
         yield Quiet.requested
         httpd.shutdown()
@@ -262,14 +262,14 @@ def test_fetching_says_so_and_brings_the_files_once(
 ) -> None:
     root = tmp_path / "new"
     with ThreadPoolExecutor(3) as pool:
-        list(pool.map(lambda _: datasets.fetch("mnist", root), range(3)))
+        list(pool.map(lambda _: built_in().dataset("mnist").fetch(root), range(3)))
     assert set(server) == {f"/{name}.gz" for name in mnist}
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.count(f"fetching MNIST (12 MB) to {root}") == 1
     assert root.stat().st_mode & 0o777 == 0o700
-    assert len(datasets.load(options("mnist"), root).train_x) == 6
-    datasets.fetch("mnist", root, offline=True)  # what is there needs no network
+    assert len(options("mnist").tensors(root).train_x) == 6
+    built_in().dataset("mnist").fetch(root, offline=True)  # what is there needs no network
 
 
 def test_a_damaged_file_is_fetched_again_where_that_is_asked_for(
@@ -278,7 +278,7 @@ def test_a_damaged_file_is_fetched_again_where_that_is_asked_for(
     lay_out(mnist, tmp_path / "MNIST/raw")
     (tmp_path / "MNIST/raw/t10k-images-idx3-ubyte").write_bytes(b"")
     assert get("mnist", tmp_path) == f"mnist is under {tmp_path}"
-    assert datasets.missing(options("mnist"), tmp_path) is None
+    assert options("mnist").unfit(tmp_path) is None
     assert sorted(path.name for path in tmp_path.iterdir()) == [".mnist.lock", "MNIST", "mirror"]
 
 
@@ -294,9 +294,9 @@ def test_files_appear_whole_and_nothing_stays_of_a_killed_download(
                 lay_out({name: data[:end]}, Path(root) / "MNIST/raw")
                 seen.append(raw.exists())
 
-    monkeypatch.setitem(stored.READERS, "mnist", slowly)
+    monkeypatch.setattr(torchvision_datasets, "MNIST", slowly)
     lay_out({"rest": b""}, tmp_path / ".mnist.partial")
-    datasets.fetch("mnist", tmp_path)
+    built_in().dataset("mnist").fetch(tmp_path)
     assert not any(seen)
     assert {path.name: path.read_bytes() for path in raw.iterdir()} == mnist
     assert sorted(path.name for path in tmp_path.iterdir()) == [".mnist.lock", "MNIST"]
@@ -308,9 +308,9 @@ def test_what_arrives_damaged_is_not_kept(
     def wrong(root: Path, download: bool) -> None:
         lay_out(dict.fromkeys(mnist, b"an error page"), Path(root) / "MNIST/raw")
 
-    monkeypatch.setitem(stored.READERS, "mnist", wrong)
+    monkeypatch.setattr(torchvision_datasets, "MNIST", wrong)
     with pytest.raises(DataError, match="could not be downloaded"):
-        datasets.fetch("mnist", tmp_path)
+        built_in().dataset("mnist").fetch(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [".mnist.lock"]
 
 
@@ -324,22 +324,22 @@ def test_a_file_that_may_not_be_read_is_named(
 
     monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(DataError, match=r"train-images-idx3-ubyte cannot be read \(Permission denied\)"):
-        datasets.load(options("mnist"), tmp_path)
+        options("mnist").tensors(tmp_path)
 
 
 def test_a_failed_download_is_an_error_with_advice(
     server: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stored.READERS["mnist"], "mirrors", ["http://127.0.0.1:9/"])  # nothing listens there
+    monkeypatch.setattr(torchvision_datasets.MNIST, "mirrors", ["http://127.0.0.1:9/"])  # nothing listens there
     with pytest.raises(DataError, match="could not be downloaded") as error:
-        datasets.fetch("mnist", tmp_path / "new")
+        built_in().dataset("mnist").fetch(tmp_path / "new")
     assert "--data-dir" in str(error.value)
 
 
 def test_a_folder_that_cannot_be_made_is_an_error(server: list[str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot be created"):
-        datasets.fetch("mnist", tmp_path / "file/new")
+        built_in().dataset("mnist").fetch(tmp_path / "file/new")
 
 
 # --- where -----------------------------------------------------------------------------------
@@ -349,21 +349,21 @@ def test_the_root_is_the_flag_then_the_variable_then_the_users_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BNPBENCH_DATA", str(tmp_path / "variable"))
-    assert datasets.root(tmp_path / "flag") == tmp_path / "flag"
-    assert datasets.root(None) == tmp_path / "variable"
+    assert storage.root(tmp_path / "flag") == tmp_path / "flag"
+    assert storage.root(None) == tmp_path / "variable"
     monkeypatch.setenv("BNPBENCH_DATA", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert datasets.root(None) == tmp_path / "cache/bnpbench/data"
+    assert storage.root(None) == tmp_path / "cache/bnpbench/data"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert datasets.root(None).is_relative_to(tmp_path)
+    assert storage.root(None).is_relative_to(tmp_path)
 
 
 def test_the_catalogue_tells_what_is_there(mnist: dict[str, bytes], tmp_path: Path) -> None:
     lay_out(mnist, tmp_path / "MNIST/raw")
-    entries = {entry.name: entry for entry in datasets.catalogue(tmp_path)}
-    assert entries["mnist"].missing is None
-    assert entries["digits"].missing is None
-    assert "bnpbench data get cifar10" in str(entries["cifar10"].missing)
-    assert entries["cifar10"].downloadable
-    assert not entries["digits"].downloadable
+    known = built_in().datasets()
+    assert known["mnist"].missing(tmp_path) is None
+    assert known["digits"].missing(tmp_path) is None
+    assert "bnpbench data get cifar10" in str(known["cifar10"].missing(tmp_path))
+    assert known["cifar10"].downloadable
+    assert not known["imagenet"].downloadable

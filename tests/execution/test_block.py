@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from bnpbench.execution import block
-from bnpbench.execution.messages import Epoch, Finished, Note, RunBlock
-from bnpbench.measure.costs import Columns, Costs
+from bnpbench import load_suite
+from bnpbench.execution.block import BlockRun
+from bnpbench.execution.messages import Epoch, Finished, Note, Preflight, RunBlock
+from bnpbench.execution.preflight import preflight
+from bnpbench.measure.step_costs import Columns, Costs
 from bnpbench.suite.cells import Block
 from bnpbench.suite.document import Measure
 from bnpbench.training import state
-from tests.training.test_trainer import cell
+from tests.command import SUITE, suite
+from tests.support.training import cell
 
 Content = dict[str, Any]
-
-
-@pytest.fixture(autouse=True)
-def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block, "configure", lambda *arguments: None)  # of the process of a cell, not of the tests'
-    monkeypatch.setattr(block, "CHECKPOINT_SECONDS", 0.0)
+ALONE = SUITE.replace('method = ["vanilla", "bnp"]\nseed = [1, 2]\n', 'method = ["vanilla"]\n')
+PROBE = '[probe]\nlayer = "hidden2"\nevery = 5\nneuron = {}\n'
 
 
 def ran(folder: Path) -> list[Any]:
@@ -30,10 +30,8 @@ def ran(folder: Path) -> list[Any]:
     one = cell(method="bn", epochs=4, optimizer={"kind": "sgd", "lr": 0.1, "momentum": 0.9})
     costs = {one.key: Costs(Columns())}
     said: list[Any] = []
-    block.run_block(
-        RunBlock(Block((one,), Measure()), (one,), costs, None, folder, fresh=False, cores=None, gpu=0, log="log"),
-        said.append,
-    )
+    request = RunBlock(Block((one,), Measure()), (one,), costs, None, folder, fresh=False, cores=None, gpu=0, log="log")
+    BlockRun(request, said.append, checkpoint_seconds=0.0).run()
     return said
 
 
@@ -144,3 +142,36 @@ def assert_afresh(again: list[Any], undisturbed: list[Any], name: str) -> None:
     assert note.endswith(finished(again)["message"])
     assert finished(again)["status"] == "ok"
     assert epochs(again) == epochs(undisturbed)
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize(
+    ("told", "recorded"),
+    [([False, True, False], True), ([False, False, False], False), ([None, None, None], None)],
+)
+def test_a_device_that_was_throttled_after_any_epoch(told: list[bool | None], recorded: bool | None) -> None:
+    """It was asked once all was over and the device stood idle."""
+    answers, one, said = iter(told), cell(epochs=3), list[Any]()
+    gauges: Any = SimpleNamespace(
+        throttled=lambda device: next(answers), clock_mhz=lambda device: None, peak_memory_bytes=lambda: 1
+    )
+    costs = {one.key: Costs(Columns())}
+    request = RunBlock(Block((one,), Measure()), (one,), costs, None, None, fresh=True, cores=None, gpu=0, log="log")
+    BlockRun(request, said.append, gauges=gauges).run()
+    assert finished(said)["throttled"] is recorded
+
+
+@pytest.mark.regression
+def test_a_checkpoint_goes_with_its_block(tmp_path: Path) -> None:
+    """With another ``[probe]`` a cell went on from it, and numbers of one neuron stood beside those of another."""
+    blocks = []
+    for neuron in (0, 0, 1):
+        loaded = load_suite(suite(tmp_path, ALONE + PROBE.format(neuron)))
+        (one,) = loaded.blocks(loaded.cells(device="cpu", threads=1))
+        costs = preflight(Preflight(one.cells, None, offline=True))
+        said: list[Any] = []
+        request = RunBlock(one, one.cells, costs, None, tmp_path / "checkpoints", False, None, 0, "log")
+        BlockRun(request, said.append, checkpoint_seconds=0.0).run()
+        blocks.append([message.row["block"] for message in said if isinstance(message, Epoch)])
+        assert set(blocks[-1]) == {one.id}
+    assert [len(of) for of in blocks] == [2, 2, 2]

@@ -14,12 +14,11 @@ import psutil
 import pytest
 
 from bnpbench import read_results
-from tests.command import SUITE, bnpbench, start, suite
-from tests.execution.test_interruption import LONG
-from tests.execution.test_plugins import PLUGIN
-from tests.execution.test_plugins import SUITE as PLUGIN_SUITE
+from tests.command import LONG, SUITE, bnpbench, start, suite
 from tests.kept import kept
 from tests.raynodes import RAY, RayNodes
+from tests.support.plugins import PLUGIN
+from tests.support.plugins import SUITE as PLUGIN_SUITE
 from tests.timeless import timeless
 
 pytestmark = [

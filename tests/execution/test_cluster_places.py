@@ -9,8 +9,8 @@ import pytest
 from bnpbench import load_suite
 from bnpbench.errors import DeviceError
 from bnpbench.execution.cluster.connection import Node
+from bnpbench.execution.cluster.executor import device_of, places_on
 from bnpbench.execution.cluster.host import device_number
-from bnpbench.execution.cluster.places import device_of, places_on
 from bnpbench.execution.executor import share
 from bnpbench.suite import Suite
 from tests.command import SUITE, suite

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from torch import Tensor
 
-from bnpbench import load_suite, run_suite
-from bnpbench.execution import child
-from bnpbench.execution.messages import Done, Probe
+from bnpbench import load_suite, read_results
+from bnpbench.execution.block import BlockRun
+from bnpbench.execution.messages import RunBlock
+from bnpbench.execution.options import Options
+from bnpbench.execution.progress import Silent
+from bnpbench.execution.run import execute
 from bnpbench.measure.clock import Reading
-from bnpbench.measure.costs import Costs
+from bnpbench.measure.step_costs import Costs
 from bnpbench.report import render
-from tests.report.made_results import ENVIRONMENT
+from bnpbench.training.trainer import Trainer
+from tests.support.inprocess import Emit, InProcess
+from tests.support.made_results import ENVIRONMENT
 
-SNAPSHOT = Path(__file__).parent / "snapshots" / "fake_clock.md"
 SUITE = """
 name = "fake"
 [train]
@@ -64,7 +69,7 @@ SECONDS = {"vanilla": 1.0, "bn": 1.5, "bnp": 1.25}
 class FakeStep:
     """Learns a tenth of the labels in each epoch; its loss is one over the epoch."""
 
-    def __init__(self, model: Any, labels: Any, optimizer: Any, **_: Any) -> None:
+    def __init__(self, labels: Tensor) -> None:
         self.labels, self.epochs = labels, 0
         self.loss_sum = labels.new_zeros(()).double()
         self.predicted = labels.clone()
@@ -92,75 +97,41 @@ class FakeClock:
         return Reading(self.seconds, (self.seconds / self.steps,) * self.steps)
 
 
-class InProcess:
-    """Answers a request at once, in this process."""
+class FakeTrainer(Trainer):
+    """Takes the fake step, by the fake clock; its accuracy is a tenth of the epoch, its loss two over the epoch."""
 
-    lost = False
+    def __init__(self, cell: Any, *arguments: Any, **options: Any) -> None:
+        super().__init__(cell, *arguments, **options)
+        step, seconds = FakeStep(self.examples.labels), SECONDS[cell.settings.method.kind]
+        self.step: Any = step
+        self.make_clock: Any = lambda device, steps: FakeClock(seconds, steps, step.epochs + 1)
+        self.evaluations = 0
 
-    def __init__(self, request: Any, plugins: Any = (), log: Any = None) -> None:
-        self.answers: list[Any] = []
-        sender = SimpleNamespace(send=self.answers.append)
-        self.answers.append(Done(child._answer(sender, request)))  # type: ignore[arg-type]
-        self.channel, far_end = multiprocessing.Pipe(duplex=False)
-        far_end.close()  # ready at once
-        self.process = SimpleNamespace(sentinel=os.open(os.devnull, os.O_RDONLY))
-
-    def alive(self) -> bool:
-        return False
-
-    def messages(self) -> Iterator[Any]:
-        yield from self.answers
-        self.answers = []
-
-    def join(self) -> None: ...
-
-    def kill(self) -> None:
-        self.channel.close()
-        os.close(self.process.sentinel)
+    def evaluate(self, batches: Any) -> tuple[float, float]:
+        self.evaluations += 1
+        return 2 / self.evaluations, self.evaluations / 10
 
 
-@pytest.fixture
-def faked(monkeypatch: pytest.MonkeyPatch) -> None:
-    from bnpbench.execution import block, executor
-    from bnpbench.training import trainer
+def faked() -> InProcess:
+    ticks = (tick / 1000 for tick in count())
+    gauges: Any = SimpleNamespace(
+        peak_memory_bytes=lambda: 123 * 2**20, clock_mhz=lambda device: 2000.0, throttled=lambda device: None
+    )
 
-    def ask(request: Any, plugins: Any = ()) -> Any:
-        if isinstance(request, Probe):
-            return ENVIRONMENT
-        found: dict[str, Costs] = child._answer(None, request)  # type: ignore[arg-type]
-        decided_by_torch = {"flops_method_executed": 4321, "operators_per_step": 50}
-        return {key: replace(c, columns=replace(c.columns, **decided_by_torch)) for key, c in found.items()}
+    def run(request: RunBlock, emit: Emit) -> None:
+        make_trainer = partial(FakeTrainer, now=ticks.__next__)
+        BlockRun(request, emit, make_trainer=make_trainer, now=ticks.__next__, gauges=gauges).run()
 
-    def fake_trainer(cell: Any, *arguments: Any, **options: Any) -> Any:
-        made: Any = trainer.Trainer(cell, *arguments, **options)
-        seconds = SECONDS[cell.settings.method.kind]
-        made.make_clock = lambda device, steps: FakeClock(seconds, steps, made.step.epochs + 1)
-        return made
+    def decided_by_torch(costs: Costs) -> Costs:
+        return replace(costs, columns=replace(costs.columns, flops_method_executed=4321, operators_per_step=50))
 
-    def evaluate(model: Any, data: Any, device: Any) -> tuple[float, float]:
-        evaluations[model] = evaluations.get(model, 0) + 1
-        return 2 / evaluations[model], evaluations[model] / 10
-
-    ticks = iter(range(10**9))
-    evaluations: dict[Any, int] = {}
-    fake_time = SimpleNamespace(perf_counter=lambda: next(ticks) / 1000, monotonic=lambda: next(ticks) / 1000)
-    monkeypatch.setattr(executor, "ask", ask)
-    monkeypatch.setattr(executor, "start_forkserver", lambda modules: None)
-    monkeypatch.setattr(executor, "Child", InProcess)
-    monkeypatch.setattr(block, "configure", lambda *arguments: None)
-    monkeypatch.setattr(block, "Trainer", fake_trainer)
-    monkeypatch.setattr(block, "time", fake_time)
-    monkeypatch.setattr(block.machine, "peak_memory_bytes", lambda: 123 * 2**20)
-    monkeypatch.setattr(block.machine, "clock_mhz", lambda device: 2000.0)
-    monkeypatch.setattr(trainer, "Step", FakeStep)
-    monkeypatch.setattr(trainer, "evaluate", evaluate)
-    monkeypatch.setattr(trainer, "time", fake_time)
+    return InProcess(ENVIRONMENT, run, decided_by_torch)
 
 
-@pytest.mark.usefixtures("faked")
-def test_every_number_of_every_table_is_exact(tmp_path: Path) -> None:
+def test_every_number_of_every_table_is_exact(tmp_path: Path, snapshot: Callable[[str, str], None]) -> None:
     (tmp_path / "fake.toml").write_text(SUITE)
-    results = run_suite(load_suite(tmp_path / "fake.toml"), tmp_path / "out", device="cpu")
+    execute(load_suite(tmp_path / "fake.toml"), Options(out=tmp_path / "out", device="cpu"), Silent(), faked())
+    results = read_results(tmp_path / "out")
     epochs = results.epochs.merge(results.cells[["key", "label", "batch_size"]], on="key")
     for (label, size, epoch), rows in epochs.groupby(["label", "batch_size", "epoch"]):
         want = SECONDS[label] * (10 if size == 1 else 1) * (2 if epoch == 3 else 1)
@@ -169,7 +140,4 @@ def test_every_number_of_every_table_is_exact(tmp_path: Path) -> None:
         assert rows.train_loss.tolist() == pytest.approx([1 / epoch] * 2)
         assert rows.outlier.tolist() == [epoch == 3] * 2
     text = re.sub(r"(?m)^(- )?(bnpbench|commit|days|software): .*\n", "", render(results))
-    if os.environ.get("BNPBENCH_UPDATE_SNAPSHOTS"):
-        SNAPSHOT.parent.mkdir(exist_ok=True)
-        SNAPSHOT.write_text(text, encoding="utf-8")
-    assert text == SNAPSHOT.read_text(encoding="utf-8")
+    snapshot("fake_clock.md", text)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import bnpbench, suite
-from tests.datasets.test_imagenet import CLASSES, lay_out
+from tests.support.imagefolders import CLASSES, lay_out
 
 SUITE = """
 name = "folder"

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from bnpbench import read_results
-from tests.command import SUITE, bnpbench, environment, start, suite
+from tests.command import LONG, SUITE, bnpbench, environment, start, suite
 from tests.kept import kept
 from tests.processes import below
 from tests.timeless import timeless
@@ -148,19 +148,6 @@ def test_little_memory_is_no_bug(kilobytes: int, tmp_path: Path) -> None:
     assert done.returncode == 2, done.stderr
     assert "ulimit -v" in done.stderr or "memory" in done.stderr
     assert "bug in bnpbench" not in done.stderr
-
-
-LONG = """
-name = "long"
-[train]
-dataset = { kind = "synthetic", shape = [12], train = 3000, test = 50, classes = 4 }
-network = { kind = "fc", hidden = [9, 8] }
-optimizer = { kind = "sgd", lr = 0.01, momentum = 0.9 }
-method = "bnp"
-batch_size = 1
-epochs = 4
-threads = 1
-"""
 
 
 def test_a_long_cell_goes_on_from_its_last_epoch_bit_for_bit(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def test_what_is_no_device(asked: str) -> None:
 def test_the_driver_is_asked_for_what_is_not_there(
     count: int | None, asked: str, words: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(precheck, "_driver_count", lambda: count)
+    monkeypatch.setattr(precheck, "driver_count", lambda: count)
     if words is None:
         precheck.check_device(asked, "--device")
     else:
@@ -59,9 +59,9 @@ def test_a_device_that_torch_does_not_see() -> None:
 def test_without_a_driver_there_are_no_devices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(precheck, "CUDA_DRIVER", ("no-such-library.so",))
     monkeypatch.setattr(precheck, "ROCM", tmp_path / "none")
-    assert precheck._driver_count() == 0
+    assert precheck.driver_count() == 0
     monkeypatch.setattr(precheck, "ROCM", tmp_path)
-    assert precheck._driver_count() is None
+    assert precheck.driver_count() is None
 
 
 @pytest.mark.parametrize("kind", ["mnist", "cifar100", "imagenet"])

@@ -13,6 +13,8 @@ import pytest
 
 from bnpbench import load_suite, read_results, run_suite
 from bnpbench.errors import BnpbenchError, DataError, DeviceError, ResultsError, SuiteError
+from bnpbench.execution.progress import Silent
+from tests.command import SUITE, bnpbench, suite
 from tests.timeless import timeless
 
 SMALL = """
@@ -205,3 +207,66 @@ def test_results_of_a_newer_bnpbench_are_refused_before_anything_runs(
     with pytest.raises(ResultsError, match="schema_version 2: a newer bnpbench wrote it, this one reads 1"):
         run_suite(load_suite(write(tmp_path, INTERLEAVED)), out, fresh=fresh)
     assert {file: file.read_bytes() for file in out.rglob("*") if file.is_file()} == before
+
+
+IN_TURN = SUITE.replace("seed = [1, 2]\n", "") + '[measure]\ninterleave = ["method"]\n'
+
+
+class Stopped(Silent):
+    """Ctrl-C at the first epoch."""
+
+    def epoch(self, *_: Any) -> None:
+        raise KeyboardInterrupt
+
+
+def measured(out: Path) -> dict[str, list[Any]]:
+    cells = read_results(out).cells.sort_values("label")
+    return {name: cells[name].tolist() for name in ("label", "block", "status", "finished")}
+
+
+@pytest.mark.regression
+def test_a_part_of_a_finished_block_is_finished(tmp_path: Path) -> None:
+    """Its block has another id: it was measured again, and then the whole block once more."""
+    whole = load_suite(suite(tmp_path, IN_TURN))
+    run_suite(whole, tmp_path / "out")
+    before = measured(tmp_path / "out")
+    run_suite(whole, tmp_path / "out", only=("method=bnp",))
+    assert measured(tmp_path / "out") == before
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("change", ["fresh", "another method"])
+def test_a_run_that_is_stopped_keeps_what_was_measured(tmp_path: Path, change: str) -> None:
+    """It wrote "interrupted" over cells that an earlier run had measured."""
+    run_suite(load_suite(suite(tmp_path, IN_TURN)), tmp_path / "out")
+    before = measured(tmp_path / "out")
+    text = IN_TURN if change == "fresh" else IN_TURN.replace('"bnp"]', '"bnp", "ln"]')
+    with pytest.raises(KeyboardInterrupt):
+        run_suite(load_suite(suite(tmp_path, text)), tmp_path / "out", Stopped(), fresh=change == "fresh")
+    assert measured(tmp_path / "out") == before
+
+
+MNIST = SUITE.replace(
+    'dataset = { kind = "synthetic", shape = [12], train = 203, test = 50, classes = 4 }\n', ""
+).replace("seed = [1, 2]", 'dataset = ["digits", "mnist"]')
+
+
+@pytest.mark.regression
+def test_every_suite_is_checked_before_the_first_runs(tmp_path: Path) -> None:
+    """The second one of a command was looked at when the first had run."""
+    suite(tmp_path, SUITE, "first.toml")
+    suite(tmp_path, SUITE.replace('"tiny"', '"second"').replace("threads = 1", 'device = "cuda"'), "second.toml")
+    done = bnpbench("run", "first.toml", "second.toml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert 'device = "cuda"' in done.stderr
+    assert not (tmp_path / "results" / "tiny").exists()
+
+
+@pytest.mark.regression
+def test_data_that_are_not_asked_for_are_not_missed(tmp_path: Path) -> None:
+    """Data that `--only` leaves out were missed."""
+    suite(tmp_path, MNIST)
+    run = ("run", "tiny.toml", "--offline", "--data-dir", tmp_path / "empty", "-q", "--only")
+    assert bnpbench(*run, "dataset=mnist", cwd=tmp_path).returncode == 2
+    done = bnpbench(*run, "dataset=digits", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr

@@ -17,8 +17,8 @@ from bnpbench.execution.smoke_check import Smoked, smoke_check
 from bnpbench.suite import Cell, Settings
 from bnpbench.training.examples import Resident
 from tests.command import bnpbench, suite
-from tests.execution.test_plugins import SUITE as OWN
-from tests.execution.test_plugins import write
+from tests.support.plugins import SUITE as OWN
+from tests.support.plugins import write
 
 SYNTHETIC = '{ kind = "synthetic", shape = [12], train = 30, test = 10, classes = 4 }'
 TEXT = f"""

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.command import SUITE, bnpbench, environment, suite
-from tests.execution.test_plugins import PLUGIN
-from tests.execution.test_plugins import SUITE as PLUGIN_SUITE
+from tests.support.plugins import PLUGIN
+from tests.support.plugins import SUITE as PLUGIN_SUITE
 
 SCRIPT = Path(sys.executable).with_name("bnpbench")
 INSTALLED = ("torch", "torchvision", "numpy", "psutil", "pydantic", "pyarrow", "pandas", "sklearn", "filelock", "ray")

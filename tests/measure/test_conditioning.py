@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from copy import deepcopy
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bnpbench.bnp import BNP
+from bnpbench.bnp.costs import tracked_shapes
 from bnpbench.errors import BnpbenchError, NotApplicable
 from bnpbench.measure.conditioning import Conditioning, Probe, conditioning, numerical_rank
 from bnpbench.measure.curvature import layer_rows, look, softmax_factor
@@ -372,3 +374,82 @@ def test_numerical_rank_counts_what_exceeds_the_tolerance() -> None:
     sigma = torch.tensor([1.0, 1e-15, 1e-16], dtype=torch.float64)
     assert numerical_rank(matrix, sigma) == 2
     assert isinstance(conditioning(nn.Sequential(nn.Linear(2, 2)), torch.randn(5, 2), layer="0")[0], Conditioning)
+
+
+LABELS = torch.arange(20) % 3
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"center": False},
+        {"standardize": False},
+        {"statistics": "batch"},
+        {"statistics": "batch", "center": False},
+        {"center": False, "standardize": False},
+    ],
+)
+def test_the_probe_looks_at_the_step_that_is_made(options: dict[str, Any], bias: bool) -> None:
+    """The step's own matrix, read off the gradients that it makes of a basis, gives the Hessian the same kappa."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 5, bias=bias), nn.ReLU(), nn.Linear(5, 3)).double()
+    bnp, x = BNP(model, rho=0.7, scale=False, **options), 1 + torch.randn(20, 4, dtype=torch.float64)
+    F.cross_entropy(model(x + 1), LABELS).backward()
+    bnp.precondition()
+    model.zero_grad()
+    found = {one.preconditioner: one for one in conditioning(model, x, layer="0", neuron=1, bnp=bnp)}["running_damped"]
+
+    first = model[0]
+    start = first.weight[1].detach() if not bias else torch.cat([first.bias[1:2].detach(), first.weight[1].detach()])
+
+    def loss(parameters: torch.Tensor) -> torch.Tensor:
+        z = x @ parameters[-4:] + (parameters[0] if bias else 0)
+        hidden = first(x).detach()
+        hidden = torch.cat([hidden[:, :1], z[:, None], hidden[:, 2:]], 1).relu()
+        return F.cross_entropy(model[2](hidden), LABELS)
+
+    hessian = torch.autograd.functional.hessian(loss, start)
+    state = bnp.state_dict()
+    columns = []
+    for unit in torch.eye(len(start), dtype=torch.float64):
+        bnp.load_state_dict(state)
+        model.zero_grad()
+        F.cross_entropy(model(x), LABELS).backward()
+        first.weight.grad[1] = unit[-4:]
+        if bias:
+            first.bias.grad[1] = unit[0]
+        bnp.precondition()
+        columns.append(first.weight.grad[1] if not bias else torch.cat([first.bias.grad[1:2], first.weight.grad[1]]))
+    values = torch.linalg.eigvals(torch.stack(columns, 1) @ hessian).real.sort(descending=True).values
+    assert found.rank == len(values)
+    assert found.kappa_preconditioned == pytest.approx((values[0] / values[-1]).item(), rel=1e-6)
+
+
+class Named(nn.Module):
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(6, 5), nn.Linear(5, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        output: Tensor = self.fc2(input=self.fc1(input=images).relu())
+        return output
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize(("examples", "classes"), [(4, 1), (0, 3)])
+def test_too_few_examples_or_classes_are_said(examples: int, classes: int) -> None:
+    """A classifier with one output has no Hessian in this form."""
+    with pytest.raises(NotApplicable, match=f"{examples} examples of {classes} classes"):
+        conditioning(Named(classes), torch.randn(examples, 6), layer="fc1", neuron=0)
+
+
+@pytest.mark.regression
+def test_layers_called_by_name_are_seen() -> None:
+    torch.manual_seed(0)
+    model = Named(3)
+    assert conditioning(model, torch.randn(8, 6), layer="fc1", neuron=0)
+    shapes = tracked_shapes(BNP(model), model, torch.empty(8, 6, device="meta"))
+    assert [shape.rows_in for shape in shapes] == [8, 8]

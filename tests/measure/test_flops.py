@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
 import torch
 from hypothesis import given, settings
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from bnpbench.bnp import BNP
 from bnpbench.bnp.costs import LayerShape, bnp_flops, predicted, tracked_shapes
-from bnpbench.measure.flops import FlopCount, count_plain_bn, count_plain_bnp
+from bnpbench.layers import SynchronizedBatchNorm
+from bnpbench.measure.flops import PRODUCTS, FlopCount, count_plain_bn, count_plain_bnp
 
 sizes = st.integers(1, 50)
 
@@ -126,7 +129,6 @@ def test_a_training_step_on_meta_has_a_formula_for_everything() -> None:
     ):
         totals = []
         for preconditioned in (False, True, True):
-            model.zero_grad()
             with FlopCount() as flops:
                 nn.functional.cross_entropy(model(images), labels).backward()
                 if preconditioned:
@@ -134,8 +136,8 @@ def test_a_training_step_on_meta_has_a_formula_for_everything() -> None:
                 optimizer.step()
             assert flops.uncounted == {}
             totals.append(flops.total)
-            for layer in bnp._layers:
-                layer.empty()
+            model.zero_grad()
+            bnp.precondition()  # without gradients it forgets the rows
         assert totals[0] < totals[2]
 
 
@@ -152,3 +154,64 @@ def test_executed_preconditioning_is_close_to_the_published_count() -> None:
                 bnp.precondition()
         counts.append(flops.total - (0 if preconditioned else 4 * 3072 * 16))  # statistics are taken either way
     assert 0.9 * bnp_flops(3072, 100, 16) < counts[1] - counts[0] <= 1.01 * bnp_flops(3072, 100, 16)
+
+
+def counted(layer: nn.Module, counter: Any, *, of_input: bool = True) -> tuple[int, int]:
+    """Operations of the output, and of the gradients."""
+    images = torch.randn(4, 8, 6, 7, requires_grad=of_input)
+    totals = []
+    with FlopCounterMode(display=False, custom_mapping=counter) as flops:
+        output = layer(images)
+        totals.append(flops.get_total_flops())
+        output.backward(torch.ones_like(output))
+        totals.append(flops.get_total_flops() - totals[0])
+    return totals[0], totals[1]
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("groups", [1, 2, 8])
+@pytest.mark.parametrize("kind", [nn.Conv2d, nn.ConvTranspose2d])
+@pytest.mark.parametrize("of_input", [True, False])
+def test_each_gradient_takes_as_much_as_the_output(kind: type[nn.Module], groups: int, of_input: bool) -> None:
+    """Torch counts a grouped convolution's weight gradient as if every output saw every input channel."""
+    layer = kind(8, 16, 3, stride=2, padding=1, groups=groups, bias=False)
+    forward, backward = counted(layer, PRODUCTS, of_input=of_input)
+    positions = 3 * 4 if kind is nn.Conv2d else 6 * 7
+    assert forward == 2 * 4 * positions * 16 * 8 * 9 // groups
+    assert backward == (1 + of_input) * forward
+    if groups == 1:
+        assert (forward, backward) == counted(layer, {}, of_input=of_input)
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize(("train", "each"), [(True, 9), (False, 5)])
+def test_batch_norm_through_fixed_statistics_costs_less(train: bool, each: int) -> None:
+    x, vector = torch.randn(6, 3), torch.ones(3)
+    with FlopCount() as flops:
+        torch.ops.aten.native_batch_norm_backward(
+            x, x, vector, vector, vector, vector, vector, train, 1e-5, [True, True, True]
+        )
+    assert flops.total == each * 18
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_batch_norm_in_eval_mode_is_a_multiply_add_an_element(device: str) -> None:
+    """Batch normalization by fixed statistics counted nothing."""
+    layer = nn.BatchNorm1d(5, device=device).eval()
+    with torch.no_grad(), FlopCount() as flops:
+        layer(torch.ones(7, 5, device=device))
+    assert (flops.total, flops.uncounted) == (2 * 7 * 5, {})
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_synchronized_batch_norm_has_a_formula_for_everything(device: str) -> None:
+    layer, x = SynchronizedBatchNorm(5).to(device), torch.ones(7, 5, device=device, requires_grad=True)
+    with FlopCount() as flops:
+        y = layer(x)
+    assert flops.uncounted == {}
+    assert flops.by_operator["aten._native_batch_norm_legit_no_training"] == 2 * 7 * 5
+    with FlopCount() as flops:
+        y.backward(torch.ones(7, 5, device=device))
+    assert flops.uncounted == {}

@@ -7,27 +7,30 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from pydantic import TypeAdapter
 from torch import Tensor, nn
 
-from bnpbench import methods
 from bnpbench.errors import SuiteError
-from bnpbench.layers import Normalization
-from bnpbench.networks import build, reads
-from bnpbench.suite.vocabulary import MethodOptions, NetworkOptions
+from bnpbench.sites import Normalization
+from tests.support.kinds import made
 
 CIFAR = (3, 32, 32)
 DEPTH_110 = {"kind": "resnet", "depth": 110}
 
 
 def options(network: Any) -> Any:
-    return TypeAdapter(NetworkOptions).validate_python(network)
+    return made("network", network)
 
 
 def network_of(network: Any, method: Any, shape: tuple[int, ...] = CIFAR, classes: int = 10) -> nn.Module:
-    normalization = methods.normalization(TypeAdapter(MethodOptions).validate_python(method))
     with torch.device("meta"):
-        return build(options(network), normalization, shape, classes)
+        return options(network).built(normalization(method), shape, classes)
+
+
+def normalization(method: Any) -> Normalization:
+    m = made("method", method)
+    if not m.normalizes():
+        return Normalization()
+    return Normalization(m.stands, m.layer, conv_bias=m.preconditions(), input=m.normalizes_input)
 
 
 @pytest.mark.parametrize(
@@ -69,14 +72,14 @@ def test_the_input_is_normalized_first_and_other_layers_keep_their_names(
 ) -> None:
     with_input, without = (network_of(network, {"kind": "bn", "input": on}, shape) for on in (True, False))
     name, first = next(iter(with_input.named_children()))
-    assert (name, type(first), first.num_features) == ("input_norm", norm, reads(options(network), shape)[0])
+    assert (name, type(first), first.num_features) == ("input_norm", norm, options(network).reads(shape)[0])
     rest = [name.removeprefix("network.") for name, _ in with_input.named_parameters() if "input_norm" not in name]
     assert rest == [name for name, _ in without.named_parameters()]
     called: list[str] = []
     for name, module in with_input.named_modules():
         if isinstance(module, norm | nn.Linear | nn.Conv2d):
             module.register_forward_hook(lambda *_, name=name: called.append(name))
-    with_input(torch.empty(5, *reads(options(network), shape), device="meta"))
+    with_input(torch.empty(5, *options(network).reads(shape), device="meta"))
     assert called[0] == "input_norm"
 
 
@@ -95,18 +98,17 @@ def test_the_input_is_normalized_first_and_other_layers_keep_their_names(
 )
 def test_logits_of_any_input_that_fits(network: Any, shape: tuple[int, ...]) -> None:
     model = network_of(network, "bn", shape, classes=4)
-    assert model(torch.empty(5, *reads(options(network), shape), device="meta")).shape == (5, 4)
+    assert model(torch.empty(5, *options(network).reads(shape), device="meta")).shape == (5, 4)
 
 
 @pytest.mark.parametrize(
     ("network", "shape", "words"),
     [
-        ("cnn", (64,), ["'cnn'", "shape 64"]),
-        ({"kind": "resnet", "depth": 8}, (2, 3), ["'resnet'", "shape 2 x 3"]),
-        ("resnet18", (1, 2, 3, 4), ["'resnet18'", "1 x 2 x 3 x 4"]),
-        ("cnn", (1, 8, 8), ["'conv3'", "3 x 3", "8 x 8", "18 x 18"]),
-        ("cnn", (3, 17, 32), ["'conv3'", "17 x 32"]),
-        ("cnn", (3, 32, 2), ["'conv1'", "32 x 2"]),
+        ("cnn", (64,), ["cnn needs images", "are 64"]),
+        ({"kind": "resnet", "depth": 8}, (2, 3), ["resnet needs images", "2 x 3"]),
+        ("resnet18", (1, 2, 3, 4), ["resnet18 needs images", "1 x 2 x 3 x 4"]),
+        ("cnn", (1, 8, 8), ["cnn needs images of at least 18 x 18", "1 x 8 x 8"]),
+        ("cnn", (3, 17, 32), ["18 x 18", "3 x 17 x 32"]),
     ],
 )
 def test_an_input_that_does_not_fit_is_an_error_with_both_numbers(
@@ -156,8 +158,7 @@ def naive_resnet(model: nn.Module, x: Tensor, preactivation: bool) -> Tensor:
 def test_residual_networks_compute_what_the_papers_write(preactivation: bool) -> None:
     torch.manual_seed(0)
     network = options({"kind": "resnet", "depth": 14, "preactivation": preactivation})
-    bn = methods.normalization(TypeAdapter(MethodOptions).validate_python("bn"))
-    model = build(network, bn, (3, 12, 12), 5).double()
+    model = network.built(normalization("bn"), (3, 12, 12), 5).double()
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.3)
     x = torch.randn(4, 3, 12, 12, dtype=torch.float64)
@@ -167,7 +168,7 @@ def test_residual_networks_compute_what_the_papers_write(preactivation: bool) ->
 @pytest.mark.parametrize("network", [{"kind": "resnet", "depth": 8, "preactivation": True}, "resnet18"], ids=str)
 def test_without_normalization_no_activation_overwrites_a_shortcut(network: Any) -> None:
     torch.manual_seed(0)
-    model = build(options(network), Normalization(), (3, 16, 16), 3).double()
+    model = options(network).built(Normalization(), (3, 16, 16), 3).double()
     x = torch.randn(2, 3, 16, 16, dtype=torch.float64)
     want = model(x)
     for module in model.modules():

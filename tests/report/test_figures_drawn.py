@@ -11,7 +11,6 @@ from typing import Any
 
 import matplotlib.text
 import pytest
-from made_results import Made, epochs
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from bnpbench.report.figures import figures, inks, write_figures
@@ -19,6 +18,7 @@ from bnpbench.report.figures.drawing import style
 from bnpbench.report.figures.writing import canvas
 from bnpbench.report.view import views
 from bnpbench.results import Results
+from tests.support.made_results import Made, epochs
 
 METHODS = ("vanilla", "bn", "bnp", "ln", "renorm", "gn", "4things", "bnp+gn", "bn-pre")
 HOSTILE = r"bn $\frac{x}{0}$ <script>alert(1)</script> 批归一化 %s \n{} " + "x" * 90

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_results import Made, epochs
 
 from bnpbench.report.extra import crossing
 from bnpbench.report.figures import Curve, Figure, ForestPanel, Panel, figures, inks, write_figures
 from bnpbench.report.view import views
 from bnpbench.results import Results
+from tests.support.made_results import Made, epochs
 
 
 def of_kind(results: Results, kind: str) -> list[Figure]:

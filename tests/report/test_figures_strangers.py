@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from made_results import Made, epochs
 
 from bnpbench.report.figures import figures, write_figures
 from bnpbench.report.page import render_page
 from bnpbench.report.view import views
 from bnpbench.results import Results
+from tests.support.made_results import Made, epochs
 
 NUMBERS = st.lists(st.none() | st.floats() | st.integers(-1, 1).map(float), min_size=2, max_size=8)
 COUNTS = st.none() | st.integers(-1, 2**63 - 1)

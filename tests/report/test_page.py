@@ -10,12 +10,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from made_results import Made, epochs
 
 from bnpbench.cli.report import Format, report
 from bnpbench.errors import BnpbenchError
 from bnpbench.report.page import MOST_BYTES, page, render_page
 from bnpbench.results import Results
+from tests.support.made_results import Made, epochs
 
 HOSTILE = "</script><script>alert('x')</script><img src=x onerror=alert(1)>{{ 7*7 }}\u202e\x1b[31m"
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from made_results import Made, epochs
 
 from bnpbench.report import render
 from bnpbench.report.document import Section
 from bnpbench.report.rendering import chapters
+from tests.support.made_results import Made, epochs
 
 COUNTS = {"device": "cpu", "threads": 1, "precision": "float32", "flops_method_executed": 0, "operators_per_step": 10}
 

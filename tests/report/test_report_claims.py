@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_results import Made, epochs
 from scipy import stats
 
 from bnpbench.report import claims_exit_code, verdicts
+from bnpbench.report.advice import seeds_needed
 from bnpbench.report.claims import Verdict, decide
-from bnpbench.report.statistics import Estimate
+from bnpbench.statistics.intervals import Estimate, mean_interval
+from tests.support.made_results import Made, epochs
 
 INFINITY = math.inf
 NOISE = [1.00, 1.02, 0.98, 1.01, 0.99, 1.00, 1.03, 0.97]
@@ -299,3 +300,22 @@ def test_a_claim_in_another_form_is_no_data(make: Make, claim: dict[str, Any]) -
     made.cell("bnp", rows=epochs([1]))
     made.document["claims"].append(claim)
     assert only(made).outcome == "no data"
+
+
+@pytest.mark.parametrize(("n", "distance"), [(2, 0.09), (3, 0.02), (5, 0.01)])
+def test_seeds_needed_make_the_interval_narrow_enough(n: int, distance: float) -> None:
+    deviation = 0.05
+
+    def half(count: int) -> float:
+        """Of count values with that standard deviation."""
+        values = np.resize([-1.0, 1.0], count - count % 2)
+        values = np.append(values, [0.0] * (count % 2))
+        width = mean_interval((values * deviation / np.std(values, ddof=1)).tolist()).width
+        assert width is not None
+        return width
+
+    needed = seeds_needed(n, half(n), distance, 1000)
+    assert needed is not None
+    assert needed > n
+    assert half(needed) < distance <= half(needed - 1) or needed == n + 1
+    assert seeds_needed(n, half(n), 1e-6, 1000) is None

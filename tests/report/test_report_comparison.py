@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_results import HARDWARE, Made, epochs
 
 from bnpbench.errors import BnpbenchError, NothingToCompare
 from bnpbench.report import Comparison, compare
 from bnpbench.results import Results
+from tests.support.made_results import HARDWARE, Made, epochs
 
 Make = Callable[..., Made]
 OTHER_HARDWARE = {**HARDWARE, "cpu": "Another CPU"}

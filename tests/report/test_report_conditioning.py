@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from made_results import Made, epochs
-
 from bnpbench.report import render
+from tests.support.made_results import Made, epochs
 
 
 def test_medians_over_iterations_of_each_preconditioner(make: Callable[..., Made]) -> None:

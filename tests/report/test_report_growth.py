@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-from made_results import Made, epochs
 
 from bnpbench.report import render
 from bnpbench.report.document import Table
 from bnpbench.report.rendering import chapters
-from bnpbench.report.statistics import power_law
+from tests.support.made_results import Made, epochs
 
 SIZES = (1, 10, 100, 1000)
 VANILLA = 1e-3
@@ -126,21 +125,3 @@ def test_networks_of_several_widths_have_no_exponent(make: Callable[..., Made]) 
             settings = {"network": {"kind": "fc", "hidden": [width, 5]}, "engine": "eager"}
             made.cell(method, 16, 1, epochs([1.0] * 6, steps=[20] * 6), settings=settings)
     assert table(made, "Exponents") is None
-
-
-def test_power_law_has_the_textbook_interval() -> None:
-    """Against a regression of one column by its closed form."""
-    x, y = [1.0, 2.0, 4.0, 8.0], [1.0, 2.2, 3.7, 8.4]
-    (found,) = power_law([x], y)
-    scipy = pytest.importorskip("scipy.stats")
-    import numpy as np
-
-    line = scipy.linregress(np.log(x), np.log(y))
-    half = scipy.t.ppf(0.975, 2) * line.stderr
-    assert found.value == pytest.approx(line.slope)
-    assert (found.low, found.high) == pytest.approx((line.slope - half, line.slope + half))
-
-
-def test_power_law_needs_columns_that_differ_and_points_to_spare() -> None:
-    assert power_law([[1.0, 2.0, 4.0], [1.0, 2.0, 4.0]], [1.0, 2.0, 3.0]) == []
-    assert power_law([[1.0, 2.0]], [1.0, 2.0]) == []

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from made_results import Made, epochs
 
 from bnpbench.errors import NothingToCompare
 from bnpbench.report import compare, render, verdicts
 from bnpbench.results import read_results
+from tests.support.made_results import Made, epochs
 
 WORDS = st.sampled_from(
     ["bnp", "", "1e5", "a|b", "\ud800", "=x", "train_seconds", "reached", "ratio", "last", "method"]

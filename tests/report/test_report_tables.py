@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from made_results import Made, epochs
 
 from bnpbench.errors import BnpbenchError
 from bnpbench.report import render
 from bnpbench.report.document import Chapter, Record, Section, Table, to_csv, to_json, to_markdown
-from bnpbench.report.text import csv_cell, markdown, plain, significant, span
 from bnpbench.results import read_results, told
+from bnpbench.text import csv_cell, markdown, plain, significant, span
+from tests.support.made_results import Made, epochs
 
 Make = Callable[..., Made]
 FORMATS = {"markdown": "md", "csv": "csv", "json": "json"}

@@ -19,6 +19,7 @@ from made_parts import ENVIRONMENT, block, canonicals, hashed, identity_of, stor
 
 from bnpbench.errors import ResultsError
 from bnpbench.results import CELLS, EPOCHS, STEPS, Store, compact, part, read_results
+from bnpbench.results.schema import digest
 
 HERE = Path(__file__).parent
 
@@ -46,7 +47,7 @@ def test_the_schemas_have_the_documented_columns() -> None:
         "gain_over_kappa_d_squared rank gap live_features live_rows"
     )
     for schema in (EPOCHS, CELLS, STEPS):
-        assert schema.metadata == {b"schema_version": b"1"}
+        assert schema.metadata == {b"schema_version": b"1", b"columns": digest(schema.names).encode()}
         assert all(field.nullable for field in schema)
 
 

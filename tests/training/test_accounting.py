@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from bnpbench.suite import Settings
 from bnpbench.training.accounting import costs
-from tests.training.test_trainer import cell
+from tests.support.training import cell
 
 N, WIDTHS, CLASSES = 10, (12, 9, 7), 5
 PARAMETERS = 12 * 9 + 9 + 9 * 7 + 7 + 7 * 5 + 5
@@ -103,3 +104,16 @@ def test_every_trained_scale_of_the_input_takes_that_product(kind: str) -> None:
     changes = {"dataset": {"kind": "cifar10"}, "network": {"kind": "fc", "hidden": (100, 100)}, "batch_size": 32}
     found = costs(cell(**changes, method={"kind": kind, "input": True}).settings, (3072,), 10).columns
     assert found.flops_method_products == 614_400 * 32
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("left_out", ["scale", "center", "standardize"])
+def test_the_formula_of_bnp_is_not_that_of_an_ablation(left_out: str) -> None:
+    told = {"dataset": "digits", "network": {"kind": "fc", "hidden": (9,)}, "optimizer": {"kind": "sgd", "lr": 0.1}}
+    settings = Settings.model_validate(
+        {**told, "batch_size": 8, "epochs": 1, "device": "cpu", "engine": "eager", "threads": 1}
+        | {"method": {"kind": "bnp", left_out: False}}
+    )
+    found = costs(settings, (64,), 10).columns
+    assert (found.flops_method_predicted, found.flops_method_counted) == (None, None)
+    assert found.flops_method_executed

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bnpbench.measure.costs import Costs
+from bnpbench.measure.step_costs import Columns, Costs
 from bnpbench.suite import Settings
 from bnpbench.training.accounting import costs
 
@@ -51,3 +51,19 @@ def test_batch_normalization_over_one_example_a_device() -> None:
     assert reason is not None
     assert "single row" in reason
     assert of({"kind": "bn", "sync": False}, 4, 2).not_applicable is None
+
+
+def columns(method: Any, batch_size: int, devices: int, precision: str) -> Columns:
+    return of(method, batch_size, devices, precision=precision).columns
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize("method", ["vanilla", "bnp", {"kind": "bn", "sync": False}, "ln"])
+def test_bytes_and_operators_are_those_of_each_device_added_up(method: Any, precision: str) -> None:
+    """The bytes counted the weights of one device, the operators the casts of one."""
+    three, four = (columns(method, examples, 1, precision) for examples in (3, 4))
+    for column in ("bytes_per_step", "operators_per_step"):
+        share, larger = getattr(three, column), getattr(four, column)
+        assert getattr(columns(method, 6, 2, precision), column) == 2 * share
+        assert getattr(columns(method, 7, 2, precision), column) == share + larger

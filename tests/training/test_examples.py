@@ -10,13 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from bnpbench import datasets, load_suite, networks
-from bnpbench.datasets.table import DATASETS
+from bnpbench import load_suite
+from bnpbench.datasets.base import DataShape
 from bnpbench.errors import SuiteError
+from bnpbench.registry import built_in
 from bnpbench.training.accounting import costs
 from bnpbench.training.examples import examples_of
 from bnpbench.training.trainer import Trainer
-from tests.datasets.test_imagenet import lay_out
+from tests.support.imagefolders import lay_out
 
 CPU = torch.device("cpu")
 NETWORKS = {
@@ -48,8 +49,8 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stored data sets of a few random images in their own shape, where their files would be read."""
 
-    def noisy(shape: datasets.Shape) -> Callable[..., tuple[Tensor, ...]]:
-        def load(options: Any, root: Path) -> tuple[Tensor, ...]:
+    def noisy(shape: DataShape) -> Callable[..., tuple[Tensor, ...]]:
+        def read(dataset: Any, root: Path) -> tuple[Tensor, ...]:
             make = torch.Generator().manual_seed(0)
             return tuple(
                 torch.rand(n, *shape.input, generator=make) if images else torch.arange(n) % shape.classes
@@ -57,14 +58,14 @@ def noise(monkeypatch: pytest.MonkeyPatch) -> None:
                 for images in (True, False)
             )
 
-        return load
+        return read
 
-    for name, entry in DATASETS.items():
+    for name, cls in built_in().datasets().items():
         if name not in ("synthetic", "imagenet"):
-            shape = entry.describe(None, Path())
-            few = datasets.Shape(shape.input, shape.classes, 12, 6)
-            replaced = datasets.table.Dataset(lambda options, root, few=few: few, noisy(shape), "noise")
-            monkeypatch.setitem(DATASETS, name, replaced)
+            shape = cls(kind=name).describe()
+            few = DataShape(shape.input, shape.classes, 12, 6)
+            monkeypatch.setattr(cls, "found", lambda dataset, root, few=few: few)
+            monkeypatch.setattr(cls, "read", noisy(shape))
 
 
 PAIRS = [(network, data, "none") for network in NETWORKS for data in DATA]
@@ -85,11 +86,11 @@ def test_a_pair_is_refused_or_trained(
         return
     (cell,) = load_suite(tmp_path / "pair.toml").cells(device="cpu", threads=1)
     root, settings = images, cell.settings
-    shape = datasets.describe(settings.dataset, root)
-    found = costs(settings, networks.reads(settings.network, shape.input), shape.classes)
+    shape = settings.dataset.found(root)
+    found = costs(settings, settings.network.reads(shape.input), shape.classes)
     examples = examples_of(settings, root, CPU)
     trainer = Trainer(cell, examples, CPU)
-    assert examples.input_shape == networks.reads(settings.network, shape.input)
+    assert examples.input_shape == settings.network.reads(shape.input)
     assert sum(p.numel() for p in trainer.model.parameters()) == found.columns.parameters
     row = trainer.epoch()
     assert row["examples"] == 12

@@ -16,7 +16,8 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import Tensor
 
-from bnpbench.suite import Cell, Settings, Vanilla
+from bnpbench.methods.vanilla import Vanilla
+from bnpbench.suite import Cell, Settings
 from bnpbench.training.examples import Resident
 from bnpbench.training.parallel import Group
 from bnpbench.training.trainer import Row, Trainer
@@ -105,10 +106,10 @@ def steps_of_one_device(case: Case) -> list[dict[str, Any]]:
         for batches in order(one).split(BETWEEN + 1):
             for batch in batches[:-1]:
                 one.step(batch)
-            before = one.state.take()
+            before = one.state.snapshot()
             one.step.loss_sum.zero_()
             one.step(batches[-1])
-            found.append({"before": before, "after": one.state.take(), "loss": one.step.loss_sum.clone()})
+            found.append({"before": before, "after": one.state.snapshot(), "loss": one.step.loss_sum.clone()})
     return found
 
 
@@ -119,11 +120,11 @@ def steps_of_two(case: Case, rank: int, states: list[dict[str, Any]]) -> list[di
         mine = trainer(case, RANKS, rank)
         part = mine.group.share(mine.settings.batch_size)
         for state, batches in zip(states, order(mine).split(BETWEEN + 1), strict=True):
-            mine.state.put_back(state["before"])
+            mine.state.restore(state["before"])
             mine.step.loss_sum.zero_()
             mine.step(batches[-1][part])
             loss = mine.group.total(mine.step.loss_sum.item())[0] / RANKS
-            found.append({"after": mine.state.take(), "loss": torch.tensor(loss, dtype=torch.float64)})
+            found.append({"after": mine.state.snapshot(), "loss": torch.tensor(loss, dtype=torch.float64)})
     return found
 
 
@@ -153,7 +154,7 @@ def run(rank: int, folder: str) -> None:
         per_device.step(batch[per_device.group.share(7)])
     epochs = [rows(RANKS, rank, changes) for changes in EPOCHS]
     torch.save(
-        {"steps": found, "per device": per_device.state.take()["model"], "epochs": epochs}, f"{folder}/{rank}.pt"
+        {"steps": found, "per device": per_device.state.snapshot()["model"], "epochs": epochs}, f"{folder}/{rank}.pt"
     )
     dist.destroy_process_group()
 

@@ -8,11 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bnpbench.training import precision
 from bnpbench.training.augmentation import crop_flip, draw_crop_flips
-from bnpbench.training.step import in_order
+from bnpbench.training.step import in_order, set_precision
 from bnpbench.training.trainer import Trainer
-from tests.training.test_trainer import cell, trainer, weights
+from tests.support.training import cell, trainer, weights
 
 IMAGES = {"kind": "synthetic", "shape": (3, 18, 18), "train": 24, "test": 8, "classes": 3}
 NETWORKS = [{"kind": "cnn", "channels": (4, 8, 4), "dense": 8}, {"kind": "resnet", "depth": 8}]
@@ -126,7 +125,7 @@ def test_evaluation_is_in_the_precision_of_the_training() -> None:
 def test_only_tf32_lets_cuda_round_float32(name: str) -> None:
     before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     try:
-        precision.configure(cell(precision=name).settings)
+        set_precision(cell(precision=name).settings)
         allowed = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
         assert allowed == (name == "tf32", name == "tf32")
     finally:

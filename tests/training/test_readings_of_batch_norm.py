@@ -14,7 +14,7 @@ import torch
 
 from bnpbench.training.state import seed_for
 from bnpbench.training.trainer import Trainer
-from tests.training.test_trainer import trainer
+from tests.support.training import trainer
 
 EPS, MOMENTUM, LR, N, EPOCHS = 1e-3, 0.01, 0.1, 10, 3
 Array = np.ndarray[Any, Any]

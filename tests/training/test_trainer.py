@@ -3,46 +3,20 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from bnpbench import methods
 from bnpbench.measure.clock import CpuClock
-from bnpbench.suite import Cell, Settings
+from bnpbench.training import models
 from bnpbench.training.examples import Resident
 from bnpbench.training.state import DamagedState, load, save, seed_for
-from bnpbench.training.trainer import Trainer, diverged
+from bnpbench.training.trainer import diverged
+from tests.support.training import trainer, weights
 
-CPU = torch.device("cpu")
 METHODS = ["vanilla", "bn", "ln", "bnp"]
-
-
-def cell(**changes: Any) -> Cell:
-    settings = {
-        "dataset": {"kind": "synthetic", "shape": (12,), "train": 103, "test": 41, "classes": 5},
-        "network": {"kind": "fc", "hidden": (9, 7)},
-        "method": "vanilla",
-        "optimizer": {"kind": "sgd", "lr": 0.1, "momentum": 0.9},
-        "batch_size": 10,
-        "epochs": 3,
-        "device": "cpu",
-        "engine": "eager",
-        "threads": 1,
-    }
-    return Cell(Settings.model_validate(settings | changes))
-
-
-def trainer(**changes: Any) -> Trainer:
-    one = cell(**changes)
-    return Trainer(one, Resident(one.settings, Path(), CPU), CPU)
-
-
-def weights(trained: Trainer) -> torch.Tensor:
-    return torch.cat([p.detach().flatten() for p in trained.model.parameters()])
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -52,8 +26,8 @@ def test_three_epochs_equal_a_loop_by_hand(method: str) -> None:
 
     s, examples = ours.settings, ours.examples
     assert isinstance(examples, Resident)
-    model = methods.build_model(s, (12,), 5, torch.Generator().manual_seed(seed_for(1, "weights"))).train()
-    bnp = methods.preconditioner(s, model)
+    model = models.build_model(s, (12,), 5, torch.Generator().manual_seed(seed_for(1, "weights"))).train()
+    bnp = models.preconditioner(s, model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     order = torch.Generator().manual_seed(seed_for(1, "order"))
     for row in rows:
@@ -109,14 +83,14 @@ def test_warm_up_leaves_no_trace(method: str, optimizer: dict[str, Any]) -> None
 def test_a_checkpoint_continues_bit_for_bit(method: str, optimizer: dict[str, Any], tmp_path: Any) -> None:
     undisturbed = trainer(method=method, optimizer=optimizer)
     undisturbed.epoch()
-    save({"state": undisturbed.state.take()}, tmp_path / "x.pt", tmp_path / ".x.tmp")
+    save({"state": undisturbed.state.snapshot()}, tmp_path / "x.pt", tmp_path / ".x.tmp")
     undisturbed.epoch()
 
     resumed = trainer(method=method, optimizer=optimizer)
     resumed.warm_up(1)
     taken = load(tmp_path / "x.pt")
     assert taken is not None
-    resumed.state.put_back(taken["state"])
+    resumed.state.restore(taken["state"])
     resumed.epochs_done = 1
     resumed.epoch()
     assert torch.equal(weights(resumed), weights(undisturbed))

@@ -7,25 +7,25 @@ import pickle
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from concurrent.futures import wait as wait_for
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, Literal
 
 from bnpbench.errors import BnpbenchError, DataError, DeviceError, WorkersLost
-from bnpbench.execution.cluster.connection import Ray, versions_asker
-from bnpbench.execution.cluster.host import Description, Host
-from bnpbench.execution.cluster.places import Member, Place, device_of, places_on
-from bnpbench.execution.cluster.remote import KILL_SECONDS, Remote
-from bnpbench.execution.executor import Worker, modules_for, share
+from bnpbench.execution.cluster.connection import Node, Ray, versions_asker
+from bnpbench.execution.cluster.host import Description, Host, Report
+from bnpbench.execution.executor import Worker, modules_for, share, usable_cores
 from bnpbench.execution.messages import Done, Preflight, RunBlock
 from bnpbench.execution.options import Options
 from bnpbench.execution.progress import Progress
-from bnpbench.measure.costs import Costs
+from bnpbench.files import appending, fresh
+from bnpbench.measure.step_costs import Costs
 from bnpbench.suite import Suite
 
 ALIKE = ("bnpbench", "torch")  # packages of which workers must have the run's own version
@@ -33,6 +33,72 @@ SCAN_SECONDS = 2.0  # between looks for nodes that were added
 HEAD_SECONDS = 30.0  # that the cluster's head may be silent; after twice that Ray would end this process
 START_SECONDS = 60.0  # that a node may take before the others begin without it
 TRIES = 3  # of a node to have a worker
+KILL_SECONDS = 10.0  # that a node may take to end a process
+
+
+@dataclass(frozen=True)
+class Place:
+    """Room for one worker on a node.
+
+    Attributes:
+        node: of the cluster.
+        number, count: which of how many on that node.
+        gpu: whether it has one of the node's GPUs.
+    """
+
+    node: Node
+    number: int
+    count: int
+    gpu: bool
+
+    @property
+    def name(self) -> str:
+        return self.node.name if self.count == 1 else f"{self.node.name}/{self.number + 1}"
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """A worker of the cluster, its place and its actor."""
+
+    place: Place
+    actor: Any
+    description: Description
+    worker: Worker
+
+    def shares_cores(self, other: Member) -> bool:
+        """Whether both are on one machine, as different nodes that know nothing of each other."""
+        mine, theirs = (set(m.description.environment["details"]["affinity"] or ()) for m in (self, other))
+        same = self.description.boot == other.description.boot and self.place.node != other.place.node
+        return same and bool(mine & theirs)
+
+    @property
+    def cores(self) -> int:
+        """How many it has to itself."""
+        own = self.worker.cores
+        return len(usable_cores(self.worker.environment) if own is None else own)
+
+
+def device_of(asked: str, suite: Suite, nodes: Sequence[Node]) -> Literal["cpu", "cuda"]:
+    """What ``--device`` means on these nodes. Raises DeviceError."""
+    if asked not in ("auto", "cpu", "cuda"):
+        raise DeviceError(f"--device {asked}: on a cluster give auto, cpu or cuda; Ray chooses which GPU")
+    there = any(node.gpus for node in nodes)
+    for where, wanted in ((f"--device {asked}", asked == "cuda"), ('device = "cuda"', "cuda" in suite.devices())):
+        if wanted and not there:
+            raise DeviceError(f"{where}: no node of the cluster has a GPU as a Ray resource (ray start --num-gpus)")
+    return "cuda" if asked == "cuda" or (asked == "auto" and there) else "cpu"
+
+
+def places_on(nodes: Iterable[Node], device: str, suite: Suite, jobs: int) -> list[Place]:
+    """A place for each GPU where GPUs are wanted; on other nodes so many as there are jobs, if the CPU is wanted."""
+    wanted = {device if name == "auto" else name for name in suite.devices()}
+    found = []
+    for node in nodes:
+        gpu = bool(node.gpus) and "cuda" in wanted
+        count = node.gpus if gpu else min(jobs, max(int(node.cpus), 1))
+        if node.cpus and (gpu or "cpu" in wanted):
+            found += [Place(node, number, count, gpu) for number in range(count)]
+    return found
 
 
 class Cluster:
@@ -43,17 +109,16 @@ class Cluster:
     Args:
         options: of the run.
         suite: to be run.
-        kinds: of its data sets.
         progress: is told of nodes that are left out.
 
     Raises:
         BnpbenchError: no cluster, a node of another version, a device that no node has.
     """
 
-    def __init__(self, options: Options, suite: Suite, kinds: Iterable[str], progress: Progress) -> None:
+    def __init__(self, options: Options, suite: Suite, progress: Progress) -> None:
         assert options.cluster is not None
         self.options, self.suite, self.progress = options, suite, progress
-        self.modules = modules_for(kinds)
+        self.modules = modules_for(suite)
         self.plugins = [(file, file.path.read_bytes()) for file in suite.plugins]
         self.timing = bool(suite.measure.interleave) or suite.measure.interval is not None
         self.versions = {package: version(package) for package in ALIKE}
@@ -263,3 +328,86 @@ class Cluster:
 def _absolute(folder: Path | None) -> Path | None:
     """A worker has another current folder."""
     return folder and folder.absolute()
+
+
+class Remote:
+    """A request on a worker of the cluster.
+
+    Args:
+        ray: the connection.
+        member: the worker.
+        lose: is told when the worker is gone.
+        request: to be run.
+        log: file that gets what the process printed, when it has ended.
+
+    Attributes:
+        news: the report that is waited for; None after the last.
+        lost: whether the worker is gone.
+    """
+
+    def __init__(self, ray: Ray, member: Member, lose: Callable[[Member], None], request: RunBlock, log: Path) -> None:
+        self.ray, self.member, self.tell, self.log = ray, member, lose, log
+        self.checkpoints, self.block = request.checkpoints, request.block.id
+        self.inbox: list[Any] = []
+        self.lost, self.end = False, ""
+        there = replace(request, checkpoints=request.checkpoints and member.description.folder / "checkpoints")
+        kept = {} if request.fresh else self._kept([cell.key for cell in request.cells])
+        self.news: Future[Report] | None = self._call("run", pickle.dumps(there), kept)
+
+    def alive(self) -> bool:
+        while self.news is not None and self.news.done():
+            try:
+                report = self.news.result()
+            except self.ray.errors:
+                self._lose()
+                return False
+            self._take(report)
+            self.news = self._call("listen") if report.death is None else None
+        return self.news is not None
+
+    def messages(self) -> Iterator[Any]:
+        arrived, self.inbox = self.inbox, []
+        yield from arrived
+
+    def join(self) -> None:
+        """Nothing is left to wait for: the last report comes when the process has ended."""
+
+    def kill(self) -> None:
+        if self.news is None:
+            return
+        try:
+            self._take(self._call("kill").result(KILL_SECONDS))
+        except (self.ray.errors, FutureTimeoutError):
+            self._lose()
+        self.news = None
+
+    def death(self) -> str:
+        return self.end
+
+    def _call(self, method: str, *arguments: Any) -> Future[Any]:
+        return self.ray.ask(self.member.actor, method, *arguments)
+
+    def _lose(self) -> None:
+        self.lost, self.news = True, None
+        self.tell(self.member)
+
+    def _take(self, report: Report) -> None:
+        self.inbox += report.messages
+        self.end = report.death or ""
+        for key, content in report.checkpoints.items():
+            self._keep(key, content)
+        if report.log:
+            with open(appending(self.log), "wb") as file:
+                file.write(report.log)
+
+    def _kept(self, keys: Sequence[str]) -> dict[str, bytes]:
+        """The checkpoints that are here, by the cell's key."""
+        paths = [] if self.checkpoints is None else [self.checkpoints / f"{key}.pt" for key in keys]
+        return {path.stem: path.read_bytes() for path in paths if path.is_file() and not path.is_symlink()}
+
+    def _keep(self, key: str, content: bytes) -> None:
+        if self.checkpoints is not None:
+            self.checkpoints.mkdir(exist_ok=True)
+            temporary = fresh(self.checkpoints / f".{self.block}.tmp")  # as ``Store.checkpoint_temporary``
+            temporary.write_bytes(content)
+            temporary.replace(self.checkpoints / f"{key}.pt")

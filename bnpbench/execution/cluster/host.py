@@ -17,7 +17,7 @@ import psutil
 from bnpbench.errors import BnpbenchError
 from bnpbench.execution.child import shorten
 from bnpbench.execution.children import Child, ask, start_forkserver, stop_forkserver
-from bnpbench.execution.messages import Done, Probe, Refused
+from bnpbench.execution.messages import Describe, Done, Pickled, Refused
 from bnpbench.suite import PluginFile
 
 RAYS = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")  # what Ray sets for an actor; a local run has the machine's own
@@ -82,14 +82,14 @@ class Host:
         start_forkserver(modules)
 
     def describe(self) -> Description:
-        environment = ask(Probe(self.gpu or 0))
+        environment = ask(Describe(self.gpu or 0))
         boot = BOOT.read_text(encoding="ascii").strip() if BOOT.exists() else ""
         return Description(environment, self.gpu, boot, self.folder)
 
     def ask(self, request: bytes) -> Done | Refused:
         """The answer to a request that takes a moment."""
         try:
-            return Done(ask(request, self.plugins))
+            return Done(ask(Pickled(request), self.plugins))
         except BnpbenchError as error:
             return Refused(error)
 
@@ -101,7 +101,7 @@ class Host:
             (self._checkpoints / f"{key}.pt").write_bytes(content)
         self.kept = {path: path.stat().st_mtime_ns for path in self._checkpoints.glob("*.pt")}
         self._log.unlink(missing_ok=True)
-        self.child = Child(request, self.plugins, self._log)
+        self.child = Child(Pickled(request), self.plugins, self._log)
         return self.listen()
 
     def listen(self) -> Report:

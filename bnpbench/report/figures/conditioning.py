@@ -9,8 +9,8 @@ from typing import Any
 from bnpbench.report.figures.model import Axis, Curve, Figure, Panel
 from bnpbench.report.figures.seeds import about, absent
 from bnpbench.report.groups import Group
-from bnpbench.report.text import span
 from bnpbench.report.view import Cell, View
+from bnpbench.text import span
 
 _MOST_POINTS = 150  # of a curve: more are one on top of the other
 _STATISTICS = {

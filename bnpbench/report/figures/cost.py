@@ -9,8 +9,8 @@ from bnpbench.report.figures.model import Axis, Curve, Figure, Mark, Panel
 from bnpbench.report.figures.seeds import about, absent
 from bnpbench.report.figures.timing import explained, interval_curve
 from bnpbench.report.groups import Group
-from bnpbench.report.text import significant
 from bnpbench.report.view import View
+from bnpbench.text import significant
 
 
 def cost(view: View, group: Group) -> Iterable[Figure]:

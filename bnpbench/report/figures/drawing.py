@@ -23,7 +23,7 @@ from matplotlib.lines import Line2D
 
 from bnpbench.report.figures.model import Axis, Curve, Figure, Mark, Panel
 from bnpbench.report.figures.palette import Ink
-from bnpbench.report.text import plain
+from bnpbench.text import plain
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 WIDTH = 7.0  # inches: the width of a page's text

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from bnpbench.report.claims import Verdict, view_verdicts
 from bnpbench.report.figures.model import LARGEST, Axis, Figure, ForestPanel, Row
 from bnpbench.report.figures.seeds import about
-from bnpbench.report.text import decimals, fixed, significant
 from bnpbench.report.view import View
+from bnpbench.text import decimals, fixed, significant
 
 _LOG_FROM = 30.0  # largest over smallest number on an axis
 _MOST_ROWS = 12  # of a figure

@@ -10,8 +10,8 @@ from bnpbench.report.cells import measured
 from bnpbench.report.figures.model import Curve
 from bnpbench.report.groups import Group
 from bnpbench.report.summary import deviations, overview
-from bnpbench.report.text import span
 from bnpbench.report.view import Cell, View
+from bnpbench.text import span
 
 Series = Mapping[int, float]
 

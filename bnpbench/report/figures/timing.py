@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
-from bnpbench.report.bootstrap import cells_interval
 from bnpbench.report.extra import step_seconds
 from bnpbench.report.figures.model import Axis, Curve, Figure, Panel
 from bnpbench.report.figures.seeds import about, absent, counted, over_seeds
 from bnpbench.report.groups import Group
 from bnpbench.report.metrics import NoDataError, times
-from bnpbench.report.statistics import LEAST_PAIRS
-from bnpbench.report.text import span
 from bnpbench.report.view import Cell, View
+from bnpbench.statistics.bootstrap import cells_interval
+from bnpbench.statistics.intervals import LEAST_PAIRS
+from bnpbench.text import span
 
 INTERVAL = "Median and 95 % interval (bootstrap)"
 

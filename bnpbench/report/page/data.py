@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from bnpbench.report.figures import Curve, Figure, ForestPanel, Ink, Panel
 from bnpbench.report.figures.model import Axis, Row
-from bnpbench.report.text import plain
+from bnpbench.text import plain
 
 _SYMBOLS = {
     "o": "circle",

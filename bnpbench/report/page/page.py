@@ -21,9 +21,9 @@ from bnpbench.report.page.data import figure_data, method_data, script_json
 from bnpbench.report.page.raw import Raw, raw_files
 from bnpbench.report.page.scripts import licences, packed_scripts
 from bnpbench.report.rendering import chapters
-from bnpbench.report.text import DASH, plain
 from bnpbench.report.view import View, views
 from bnpbench.results import Results
+from bnpbench.text import DASH, plain
 
 MOST_BYTES = 6_000_000
 _NUMBER = re.compile(r"[-−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?|[-−]?∞")

@@ -1,0 +1,157 @@
+"""What is known of a layer that BNP preconditions: its shapes, its parameters, the arithmetic of one call."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from bnpbench.bnp.algorithms import batch_statistics, conv_scale, dense_scale, precondition_conv_, precondition_dense_
+from bnpbench.errors import StatisticsError
+
+
+class Counts(NamedTuple):
+    """How much one or several calls of a layer saw.
+
+    Attributes:
+        rows: of the input, over which the statistics are taken: N, or N r s of a convolution's input map.
+        examples: N.
+        outputs: rows of the output, N times the output positions of an example.
+    """
+
+    rows: int
+    examples: int
+    outputs: int
+
+
+class Terms(NamedTuple):
+    """What steps 4 and 5 need of a layer.
+
+    Attributes:
+        mean: mu, (n,).
+        inverse_variance: 1 / sigma~^2, (n,).
+        scale: q^2, a number or a 0-d tensor.
+    """
+
+    mean: Tensor
+    inverse_variance: Tensor
+    scale: float | Tensor
+
+
+class Layer:
+    """A Linear or a convolution of a model.
+
+    Args:
+        name: in the model.
+        module: the layer itself.
+
+    Attributes:
+        spatial_dims: of a convolution, 1 to 3; 0 of a Linear.
+        channels: n, the features of a Linear's input or the channels of a convolution's.
+        groups: of a convolution, else 1.
+        taps: k^2, the elements of a convolution's kernel, else 1.
+        inputs: columns of the weight as a matrix: n, or c k^2 of one group.
+    """
+
+    def __init__(self, name: str, module: nn.Module) -> None:
+        self.name, self.module = name, module
+        self.spatial_dims = 0
+        self.groups = self.taps = 1
+        if isinstance(module, nn.Linear):
+            self.channels = module.in_features
+        else:
+            assert isinstance(module, (nn.Conv1d, nn.Conv2d, nn.Conv3d))
+            self.spatial_dims = len(module.kernel_size)
+            self.channels, self.groups, self.taps = module.in_channels, module.groups, math.prod(module.kernel_size)
+        self.inputs = self.channels // self.groups * self.taps
+        self._parameters: dict[str, Any] = module._parameters  # faster than Module.__getattr__, once per call and step
+
+    @property
+    def weight(self) -> Tensor:
+        """The module's weight.
+
+        Raises:
+            StatisticsError: it has become something that is computed (pruning, parametrization).
+        """
+        try:
+            weight: Tensor = self._parameters["weight"]
+        except KeyError:
+            raise self._changed("weight") from None
+        return weight
+
+    @property
+    def bias_grad(self) -> Tensor | None:
+        """The gradient of the bias; None without one, or where it is frozen. Raises as ``weight``."""
+        try:
+            bias: Tensor | None = self._parameters["bias"]
+        except KeyError:
+            raise self._changed("bias") from None
+        return bias.grad if bias is not None and bias.requires_grad else None
+
+    def counts(self, inputs: Tensor, output: Tensor) -> Counts:
+        """Rows, examples and output rows of a call.
+
+        Raises:
+            StatisticsError: a nested or sparse input.
+        """
+        if inputs.is_nested or inputs.layout is not torch.strided:
+            kind = "nested" if inputs.is_nested else str(inputs.layout).removeprefix("torch.")
+            raise StatisticsError(
+                f"layer {self.name!r} was called with a {kind} tensor, of which BNP takes no statistics: give it a "
+                "dense one, or leave the layer out with layers=lambda name, module: ..."
+            )
+        rows = inputs.numel() // self.channels
+        if not self.spatial_dims:
+            return Counts(rows, rows, rows)
+        examples = inputs.shape[0] if self._batched(inputs) else 1
+        return Counts(rows, examples, examples * math.prod(output.shape[-self.spatial_dims :]))
+
+    def statistics(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Step 1: mean and variance of the input of a call, both (n,)."""
+        if not self.spatial_dims:
+            return batch_statistics(inputs)
+        return batch_statistics(inputs if self._batched(inputs) else inputs.unsqueeze(0), channel_dim=1)
+
+    def scale(self, counts: Counts) -> float | Tensor:
+        """Step 3: q^2."""
+        if self.spatial_dims:
+            return conv_scale(self.inputs, counts.examples, counts.outputs / counts.examples)
+        return dense_scale(self.channels, counts.rows)
+
+    def precondition(self, terms: Terms) -> None:
+        """Steps 4 and 5 on ``.grad``, in place; in the precision of the statistics where that is the higher one."""
+        weight_grad, bias_grad = self.weight.grad, self.bias_grad
+        assert weight_grad is not None
+        mean, inverse_variance, scale = terms
+        weight = weight_grad if weight_grad.dtype == mean.dtype else weight_grad.to(mean.dtype)
+        bias = bias_grad if bias_grad is None or bias_grad.dtype == mean.dtype else bias_grad.to(mean.dtype)
+        if self.spatial_dims:
+            precondition_conv_(weight, bias, mean, inverse_variance, scale, self.groups)
+        else:
+            precondition_dense_(weight, bias, mean, inverse_variance, scale)
+        if weight is not weight_grad:
+            weight_grad.copy_(weight)
+        if bias is not None and bias_grad is not None and bias is not bias_grad:
+            bias_grad.copy_(bias)
+
+    def _batched(self, inputs: Tensor) -> bool:
+        return inputs.dim() == self.spatial_dims + 2
+
+    def _changed(self, name: str) -> StatisticsError:
+        return StatisticsError(
+            f"layer {self.name!r} has no {name} of its own any more: it was pruned or parametrized after BNP was made. "
+            "bnp.remove(), and make BNP afterwards, which leaves such layers alone"
+        )
+
+
+def input_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    """What a Linear or a convolution was called with, by position or by name; for forward hooks."""
+    inputs: Tensor = args[0] if args else kwargs["input"]
+    return inputs
+
+
+def autocasts(device_type: str) -> bool:
+    """Whether autocast is on here for products on devices of this type."""
+    return torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type)

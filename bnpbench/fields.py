@@ -1,0 +1,62 @@
+"""What tables of settings are made of: their base class, the number types, and things known by their ``kind``."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Options(BaseModel):
+    """Base of every table of a suite: unknown keys are errors, values are never coerced."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+Positive = Annotated[int, Field(ge=1)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+NonNegativeFloat = Annotated[float, Field(ge=0)]
+
+
+class Kinded(Options):
+    """Base of what a suite names by its kind: the fields are its options, and the methods say what it does.
+
+    A class becomes one by a field ``kind: Literal["name"]``. Whatever needs torch imports it inside the method that
+    needs it: options are read before torch is.
+    """
+
+    kind: str
+
+    @classmethod
+    def name(cls) -> str | None:
+        """The name that a suite writes; None for a base class."""
+        return next(iter(get_args(stripped(hints(cls)["kind"]))), None)
+
+
+@cache
+def hints(model: type[BaseModel]) -> dict[str, Any]:
+    """Option name → type, with its annotations, in the order of declaration."""
+    annotations = get_type_hints(model, include_extras=True)
+    return {name: annotations[name] for name in model.model_fields}
+
+
+def stripped(hint: object) -> object:
+    """The type without its annotations."""
+    while get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    return hint
+
+
+def default_of(model: type[BaseModel], name: str) -> object:
+    """The default of a field; None where it has none."""
+    field = model.model_fields[name]
+    return None if field.is_required() else field.get_default()
+
+
+Position = Literal["post", "pre"]
+"""Where a normalization stands: behind the activation (``post``) or between a layer and its activation (``pre``)."""
+
+Over = Literal["none", "channel", "pixel"]
+"""Over what a mean is taken: nothing, each channel's values, each single value's (He et al. 2015)."""

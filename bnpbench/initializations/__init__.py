@@ -1,0 +1,1 @@
+"""The initial weights, one file each; every class here that has a kind is one (``bnpbench.registry``)."""

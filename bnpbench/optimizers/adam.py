@@ -1,0 +1,38 @@
+"""Adam."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal
+
+from bnpbench.fields import Fraction, PositiveFloat
+from bnpbench.optimizers.base import OptimizerPlugin
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+
+class Adam(OptimizerPlugin):
+    """torch.optim.Adam (Kingma and Ba 2015)."""
+
+    kind: Literal["adam"]
+    lr: PositiveFloat = 1e-3
+    betas: tuple[Fraction, Fraction] = (0.9, 0.999)
+    eps: PositiveFloat = 1e-8
+
+    def make(
+        self, parameters: Iterable[nn.Parameter], *, weight_decay: float, fused: bool, capturable: bool
+    ) -> torch.optim.Optimizer:
+        import torch
+
+        return torch.optim.Adam(
+            parameters,
+            lr=self.lr,
+            betas=self.betas,
+            eps=self.eps,
+            weight_decay=weight_decay,
+            capturable=capturable,
+            foreach=not fused,
+            fused=fused,
+        )

@@ -1,0 +1,1 @@
+"""Reading data sets with torch: tensors and their splits, image folders, streams."""

@@ -1,0 +1,126 @@
+"""What a suite can name by a kind: methods, networks, data sets, optimizers, schedules and initializations.
+
+Every class with a kind that a module of the packages below defines is one of the built-in ones: adding one is adding a
+file. Plugins are classes of the same bases from a user's file; a registry with them is a new one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from functools import cache
+from types import MappingProxyType, ModuleType
+from typing import TypeGuard
+
+from bnpbench import datasets, initializations, methods, networks, optimizers, schedules
+from bnpbench.datasets.base import DatasetPlugin
+from bnpbench.errors import DataError, SuiteError
+from bnpbench.fields import Kinded
+from bnpbench.initializations.base import InitializationPlugin
+from bnpbench.methods.base import MethodPlugin
+from bnpbench.networks.base import NetworkPlugin
+from bnpbench.optimizers.base import OptimizerPlugin
+from bnpbench.schedules.base import SchedulePlugin
+
+BASES: tuple[type[Kinded], ...] = (
+    MethodPlugin,
+    NetworkPlugin,
+    DatasetPlugin,
+    OptimizerPlugin,
+    SchedulePlugin,
+    InitializationPlugin,
+)
+_PACKAGES = (methods, networks, datasets, optimizers, schedules, initializations)
+
+
+class Registry:
+    """Kind → class, for each of :data:`BASES`; never changed.
+
+    Args:
+        classes: subclasses of the bases, each with a kind of its own.
+
+    Raises:
+        SuiteError: a class has no kind, or that of another.
+    """
+
+    def __init__(self, classes: Iterable[type[Kinded]]) -> None:
+        found: dict[type[Kinded], dict[str, type[Kinded]]] = {base: {} for base in BASES}
+        for cls in classes:
+            base, kind = base_of(cls), cls.name()
+            if kind is None:
+                raise SuiteError(f'{cls.__name__} needs a kind, such as kind: Literal["{cls.__name__.lower()}"]')
+            if kind in found[base]:
+                raise SuiteError(f"{cls.__name__}: there is a {noun(base)} {kind!r} already; choose another kind")
+            found[base][kind] = cls
+        self._classes = found
+
+    def kinds(self, base: type[Kinded]) -> Mapping[str, type[Kinded]]:
+        """Kind → class of a base, in the order of their names; those of plugins come last."""
+        return MappingProxyType(self._classes[base])
+
+    def datasets(self) -> dict[str, type[DatasetPlugin]]:
+        """Kind → class of the data sets."""
+        return {kind: cls for kind, cls in self._classes[DatasetPlugin].items() if issubclass(cls, DatasetPlugin)}
+
+    def dataset(self, name: str) -> type[DatasetPlugin]:
+        """The data set of a name. Raises DataError."""
+        known = self.datasets()
+        if name in known:
+            return known[name]
+        near = get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+        raise DataError(f"there is no data set {name!r}; {hint}")
+
+    def plus(self, classes: Iterable[type[Kinded]]) -> Registry:
+        """This one, and more classes."""
+        mine = [cls for kinds in self._classes.values() for cls in kinds.values()]
+        return Registry([*mine, *classes])
+
+
+def base_of(cls: type[Kinded]) -> type[Kinded]:
+    """Which of :data:`BASES` a class comes from."""
+    return next(base for base in BASES if issubclass(cls, base))
+
+
+def is_base(value: object) -> TypeGuard[type[Kinded]]:
+    """Whether it is one of :data:`BASES`, so that a kind says which class is meant."""
+    return isinstance(value, type) and value in BASES
+
+
+def noun(base: type[Kinded]) -> str:
+    """What the things of a base are called: ``method``, ``network``, ``dataset``, …"""
+    return base.__name__.removesuffix("Plugin").lower()
+
+
+@cache
+def built_in() -> Registry:
+    """What ships with bnpbench."""
+    classes = [cls for package in _PACKAGES for cls in _classes_in(package)]
+    return Registry(sorted(classes, key=lambda cls: str(cls.name())))
+
+
+def ships(cls: type[Kinded]) -> bool:
+    """Whether a class is one of bnpbench and no plugin's."""
+    return built_in().kinds(base_of(cls)).get(str(cls.name())) is cls
+
+
+def _classes_in(package: ModuleType) -> Iterable[type[Kinded]]:
+    for info in pkgutil.iter_modules(package.__path__):
+        module = importlib.import_module(f"{package.__name__}.{info.name}")
+        yield from defined_in(module)
+
+
+def defined_in(module: ModuleType) -> list[type[Kinded]]:
+    """The classes with a kind that a module defines itself."""
+    return [cls for cls in kinded(module) if cls.name() is not None]
+
+
+def kinded(module: ModuleType) -> list[type[Kinded]]:
+    """The subclasses of :data:`BASES` that a module defines itself."""
+    return [
+        cls
+        for cls in vars(module).values()
+        if isinstance(cls, type) and issubclass(cls, BASES) and cls not in BASES and cls.__module__ == module.__name__
+    ]

@@ -1,0 +1,1 @@
+"""Schedules of the learning rate, one file each; every class here that has a kind is one (``bnpbench.registry``)."""

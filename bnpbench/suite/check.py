@@ -1,0 +1,247 @@
+"""What is wrong with a suite, or doubtful, that shows before any data or device is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+from typing import Any
+
+from bnpbench.datasets.base import shape_of
+from bnpbench.networks.base import INPUT
+from bnpbench.registry import ships
+from bnpbench.sites import Misfit, Site, no_site, nothing_to_precondition
+from bnpbench.suite.cells import Cell
+from bnpbench.suite.document import Measure, Probe
+from bnpbench.suite.expand import Grid
+from bnpbench.suite.explain import closest, shown
+from bnpbench.suite.settings import Settings, having, training_of
+from bnpbench.suite.vocabulary import label
+
+
+def misfit(settings: Settings) -> Misfit | None:
+    """Why the method of ``settings`` has no meaning on their network at their batch size; None where it has one.
+
+    Also None where only building tells, as it does for a network that does not say where it asks for a normalization.
+    """
+    network, method = settings.network, settings.method
+    sites = _sites(settings)
+    if sites is None:
+        return None
+    if not sites and method.normalizes():
+        return Misfit(no_site(network.kind, method.kind, method.preconditions()))
+    if not sites and method.preconditions() and not getattr(method, "first_layer", True):
+        return Misfit(nothing_to_precondition(network.kind, method.kind))
+    found = [fault for site in sites if (fault := method.undivided(site.layer, site.features))]
+    return found[0] if found else next((fault for site in sites if (fault := _one_at_a_time(settings, site))), None)
+
+
+def unchecked(settings: Settings) -> str | None:
+    """What of a setting only building shows, or the data; None where its options tell everything."""
+    told = [
+        f"{name} {options.kind!r} (a plugin)"
+        for name, options in (
+            ("method", settings.method),
+            ("network", settings.network),
+            ("data set", settings.dataset),
+        )
+        if not ships(type(options))
+    ]
+    if settings.dataset.streamed:
+        told.append("classes and sizes of the image folder")
+    return ", ".join(told) or None
+
+
+def _sites(settings: Settings) -> list[Site] | None:
+    """Where the method puts a normalization, in the order in which they are built; None where only building tells."""
+    network, method = settings.network, settings.method
+    shape = network.reads(shape_of(settings.dataset).input)
+    found = network.sites(shape, method.stands)
+    if found is None:
+        return None
+    features, *positions = shape
+    return [
+        *found,
+        *([Site(INPUT, features, prod(positions))] if method.normalizes_input else []),
+    ]  # as it is built last
+
+
+def _one_at_a_time(settings: Settings, site: Site) -> Misfit | None:
+    method, shares = settings.method, settings.devices
+    alone = shares > 1 and not method.shares_statistics  # each device with its own statistics
+    examples = settings.batch_size // shares if alone else settings.batch_size
+    if method.smallest_set(site, examples) != 1:
+        return None
+    return Misfit(method.lone_value(f"what follows layer {site.layer!r}", site.features, examples))
+
+
+def check_settings(grid: Grid) -> None:
+    """Raises SuiteError for settings that contradict each other or the data, in any cell."""
+    seen = set()
+    for row, settings in enumerate(grid.settings):
+        together = settings.only("checked")
+        if together not in seen:
+            seen.add(together)
+            fault = _fault(settings)
+            if fault:
+                raise grid.error(fault[1], row, fault[0])
+
+
+def _fault(settings: Settings) -> tuple[tuple[str, ...], str] | None:
+    """The setting at fault and what is wrong with it."""
+    shape, network = shape_of(settings.dataset), settings.network
+    name = settings.dataset.kind
+    train, validation = settings.split_sizes()
+    left = shape.train - validation
+    if settings.validation and not (left and validation):
+        return ("validation",), f"{settings.validation:g} of {shape.train:,} examples leaves one side empty"
+    if settings.train_limit is not None and settings.train_limit > left:
+        rest = f" after validation took {validation:,}" if validation else ""
+        return ("train_limit",), f"{settings.train_limit:,} examples; {name} has {left:,} to train on{rest}"
+    if settings.batch_size > train:
+        used = f"{train:,}" if train == shape.train else f"{train:,} of {shape.train:,}"
+        return ("batch_size",), f"{settings.batch_size:,} is more than the training data: {used} examples of {name}"
+    size = " x ".join(map(str, shape.input))
+    if (unreadable := network.unreadable(shape.input)) is not None:
+        return ("network",), f"{network.kind} {unreadable}; {name} is {size}"
+    if len(shape.input) != 3 and settings.augment != "none":
+        return ("augment",), f"{settings.augment} needs images (channels x height x width); {name} is {size}"
+    if network.images is False and settings.augment != "none":
+        return ("augment",), f"{settings.augment} changes images; {network.kind} reads rows of features"
+    if network.images is False and settings.memory_format != "contiguous":
+        return (
+            "memory_format",
+        ), f"{settings.memory_format} is an order of images; {network.kind} reads rows of features"
+    return _fault_of_devices(settings)
+
+
+def _fault_of_devices(settings: Settings) -> tuple[tuple[str, ...], str] | None:
+    """What does not go together with the number of devices."""
+    devices = settings.devices
+    if settings.batch_size < devices:
+        return ("devices",), f"{devices} devices cannot share a batch of {settings.batch_size}"
+    if devices > 1 and settings.engine not in ("auto", "eager"):
+        return ("engine",), f"{settings.engine} runs on one device; several run eager steps only"
+    refusal = settings.method.refuses(training_of(settings))
+    return None if refusal is None else (("method", *filter(None, [refusal.option])), refusal.reason)
+
+
+def check_fit(grid: Grid) -> None:
+    """Raises SuiteError for a method's option that fits none of the networks it meets.
+
+    Where it fits some of them, the others are cells that end as not applicable.
+    """
+    known: dict[Any, Misfit | None] = {}
+    unfit: dict[Any, tuple[int, Misfit]] = {}
+    fitting = set()
+    for row, settings in enumerate(grid.settings):
+        decides = settings.only("fits")
+        if decides not in known:
+            known[decides] = misfit(settings)
+        fault = known[decides]
+        if fault is None or fault.option is None:
+            fitting.add(settings.method)
+        else:
+            unfit.setdefault(settings.method, (row, fault))
+    for method, (row, fault) in unfit.items():
+        if method not in fitting:
+            raise grid.error(fault.reason, row, ("method", fault.option or ""))
+
+
+def check_devices(grid: Grid, measure: Measure, probe: Probe | None) -> None:
+    """Raises SuiteError where several devices would share what only one process can do."""
+    several = [row for row, settings in enumerate(grid.settings) if settings.devices > 1]
+    if several and measure.interleave:
+        message = "cells that take turns share one process, and several devices take one each: leave interleave out"
+        raise grid.error(message, several[0], ("devices",))
+    if several and probe is not None:
+        message = "the probe looks at a whole batch, and each of several devices has a part: leave [probe] out"
+        raise grid.error(message, several[0], ("devices",))
+
+
+def check_labels(grid: Grid) -> None:
+    """Raises SuiteError where a label stands for two methods, or a cell's settings have two labels."""
+    by_label: dict[str, Any] = {}
+    by_method: dict[Any, str] = {}
+    renamed = False  # whether some method goes by two labels, as it may with different optimizers
+    for row, method in _first_rows(grid):
+        name, bare = label(method), method.model_copy(update={"label": None})
+        known = by_label.setdefault(name, bare)
+        if known != bare:
+            message = f"label {name!r} stands for two methods: {label(known)} and {label(bare)}; give each its own"
+            raise grid.error(message, row, ("method", "label"))
+        if name in grid.words.methods and name != method.kind:
+            raise grid.error(f"label {name!r} is the name of another method", row, ("method", "label"))
+        renamed |= by_method.setdefault(bare, name) != name
+    if renamed:
+        _check_renamed(grid)
+
+
+def _check_renamed(grid: Grid) -> None:
+    by_cell: dict[str, str] = {}
+    for row, cell in enumerate(map(Cell, grid.settings)):
+        known = by_cell.setdefault(cell.canonical, cell.label)
+        if known != cell.label:
+            message = f"labels {known!r} and {cell.label!r} stand for the same settings; one of them is enough"
+            raise grid.error(message, row, ("method", "label"))
+
+
+def _first_rows(grid: Grid) -> list[tuple[int, Any]]:
+    """Each distinct method with the first row that has it."""
+    found: dict[int, tuple[int, Any]] = {}
+    for row, settings in enumerate(grid.settings):
+        found.setdefault(id(settings.method), (row, settings.method))
+    return list(found.values())
+
+
+def groups(grid: Grid, interleave: tuple[str, ...]) -> list[str]:
+    """For each row where it stands on the axes that are not interleaved: rows that are equal share a block.
+
+    Raises:
+        SuiteError: an interleaved axis is none of the sweep's, or a block's cells cannot share a process.
+    """
+    names = [axis.name for axis in grid.axes]
+    for number, name in enumerate(interleave):
+        if name not in names:
+            message = f"{name!r} is no axis of [sweep]; its axes: {', '.join(names) or 'none'}"
+            raise grid.source.error(message, ("measure", "interleave", number), closest(name, names))
+    if not interleave:
+        return [""] * grid.size
+    shared = [number for number, name in enumerate(names) if name not in interleave]
+    found = [" ".join(map(str, point)) or "all" for point in grid.coordinates[:, shared].tolist()]
+    first: dict[str, int] = {}
+    for row, group in enumerate(found):
+        one, other = grid.settings[first.setdefault(group, row)], grid.settings[row]
+        for name in having("shared"):
+            if getattr(one, name) != getattr(other, name):
+                values = f"{shown(getattr(one, name))} and {shown(getattr(other, name))}"
+                message = f"interleaved cells take turns in one process and must agree; here {values}"
+                raise grid.error(message, row, (name,))
+    return found
+
+
+def warnings(cells: Sequence[Cell], measure: Measure) -> list[str]:
+    """A sentence for each doubt about the cells of a suite, with the methods that it is about."""
+    found: dict[str, list[str]] = {}
+    for cell in cells:
+        for doubt in _doubts(cell.settings):
+            found.setdefault(doubt, []).append(cell.label)
+    told = [f"{', '.join(dict.fromkeys(labels))}: {doubt}" for doubt, labels in found.items()]
+    if cells and measure.interval is not None and measure.max_epochs is None and measure.max_seconds is None:
+        last = max(measure.last_epoch(cell.settings.epochs) or 0 for cell in cells)
+        told.append(f"interval gives up after {last} epochs, as neither max_epochs nor max_seconds says when")
+    return told
+
+
+def _doubts(settings: Settings) -> Iterable[str]:
+    schedule, epochs = settings.schedule, settings.epochs
+    if (warmup := schedule.warmup) is not None:
+        steps = epochs * (settings.split_sizes()[0] // settings.batch_size)
+        if warmup.epochs is not None and warmup.epochs >= epochs:
+            yield f"a warm-up of {warmup.epochs} epochs outlasts the training of {epochs}: the full rate is never used"
+        if warmup.iterations is not None and warmup.iterations >= steps:
+            yield (
+                f"a warm-up of {warmup.iterations:,} iterations outlasts the training of {steps:,} at batch size "
+                f"{settings.batch_size}: the full rate is never used"
+            )
+    if (unused := schedule.unused(epochs)) is not None:
+        yield unused

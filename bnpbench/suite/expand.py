@@ -1,0 +1,258 @@
+"""From ``[train]``, ``[sweep]`` and ``[[override]]`` to the settings of every cell.
+
+The product of the axes comes first, then the overrides in their order. An override looks at the
+cells as the ones before it left them, so where two speak of one setting the later one wins.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ValidationError, create_model
+
+from bnpbench.errors import SuiteError
+from bnpbench.fields import Options
+from bnpbench.suite.document import Document
+from bnpbench.suite.explain import Fault, closest, explain, unknown_key
+from bnpbench.suite.matching import Codes, Column, Mask, Table, check_pattern
+from bnpbench.suite.settings import SETTINGS, Settings
+from bnpbench.suite.source import KeyPath, Source, contains
+from bnpbench.suite.vocabulary import Vocabulary, default, frozen, plain
+
+MAX_CELLS = 10_000
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of the sweep: a setting's dotted path and the values that it takes."""
+
+    words: Vocabulary
+    path: tuple[str, ...]
+    values: list[Any]
+
+    @property
+    def name(self) -> str:
+        """The path as a user writes it."""
+        return ".".join(self.path)
+
+    def settings(self, position: int) -> dict[str, Any]:
+        """The settings that one of its values stands for."""
+        value = self.values[position]
+        for key in reversed(self.path[1:]):
+            value = {key: value}
+        return {self.path[0]: self.words.as_table(SETTINGS[self.path[0]], value)}
+
+    def over(self, base: object, position: int) -> object:
+        """The setting ``base`` with one of the values in it; a value for the whole setting replaces it."""
+        value = self.settings(position)[self.path[0]]
+        return merged(base, value) if len(self.path) > 1 else value
+
+
+class Grid:
+    """Every cell of a suite: a row for each point of the product, before equal ones collapse.
+
+    Args:
+        source: the file, for errors.
+        document: its validated tables.
+        words: what may stand in them.
+        plugins: the SHA-256 of each of its plugins.
+
+    Raises:
+        SuiteError: an axis, an override or a setting is wrong.
+    """
+
+    def __init__(self, source: Source, document: Document, words: Vocabulary, plugins: tuple[str, ...] = ()) -> None:
+        self.source, self._document, self.words, self._plugins = source, document, words, plugins
+        self._check_tables()
+        self.axes = tuple(self._axes(document.sweep, SETTINGS, ()))
+        self.size = math.prod(len(axis.values) for axis in self.axes)
+        if self.size > MAX_CELLS:
+            raise source.error(f"{self.size:,} cells; a suite has at most {MAX_CELLS:,}", ("sweep",))
+        self.table = Table(self.size, self._column, words)
+        self._changed = [self._override(number) for number in range(len(document.override))]
+
+    @cached_property
+    def coordinates(self) -> Codes:
+        """The position of each cell (row) on each axis (column); the first axis turns slowest."""
+        shape = [len(axis.values) for axis in self.axes]
+        return np.stack(np.unravel_index(np.arange(self.size), shape), axis=1) if shape else np.zeros((1, 0), np.int64)
+
+    @cached_property
+    def settings(self) -> tuple[Settings, ...]:
+        """The settings of every row.
+
+        Raises:
+            SuiteError: one is missing, misspelt, of the wrong type or out of range; named where it was written.
+        """
+        rows = zip(*(self.table[name].codes.tolist() for name in SETTINGS), strict=True)
+        return tuple(self._settings(row) for row in rows)
+
+    def _settings(self, codes: tuple[int, ...]) -> Settings:
+        """Put together as it is: each value has been validated, and rules between settings are in checks.py."""
+        values = {name: self._models[name][code] for name, code in zip(SETTINGS, codes, strict=True)}
+        return Settings.model_construct(plugins=self._plugins, **values)
+
+    def cells(self, rows: Mask) -> Table:
+        """The cells of some rows, each once, with their settings validated."""
+        columns = {name: self._resolved(name, rows) for name in SETTINGS}
+        codes = np.stack([column.codes for column in columns.values()], axis=1)
+        kept = np.sort(np.unique(codes, axis=0, return_index=True)[1])
+        return Table(len(kept), lambda name: Column(columns[name].values, columns[name].codes[kept]), self.words)
+
+    def error(self, message: str, row: int, path: tuple[str, ...], closest: str | None = None) -> SuiteError:
+        """The error for a fault in one setting of one row, placed where that setting was written last."""
+        for length in range(len(path), 0, -1):
+            for place, keys, table in self._writers(row):
+                if contains(table, path[:length]):
+                    return self.source.error(message, (*place, *path[keys:]), closest)
+        return self.source.error(f"{'.'.join(path)}: {message}", ("train",), closest)
+
+    # --- the parts of the file ----------------------------------------------------------------
+
+    def _check_tables(self) -> None:
+        self._check_settings(self._document.train, ("train",))
+        for number, override in enumerate(self._document.override):
+            place = ("override", number)
+            fault = check_pattern(override.when, self.words)
+            if fault:
+                raise self.source.error(fault[1], (*place, "when", *fault[0]), fault[2])
+            self._check_settings(override.set, (*place, "set"))
+
+    def _check_settings(self, table: dict[str, Any], place: KeyPath) -> None:
+        for name, value in table.items():
+            if name not in SETTINGS:
+                message, near = unknown_key(name, list(SETTINGS))
+                raise self.source.error(message, (*place, name), near)
+            self._check_value((name,), SETTINGS[name], value, (*place, name))
+
+    def _check_value(self, path: tuple[str, ...], hint: object, value: object, place: KeyPath) -> None:
+        """Finds what is wrong with a value whatever completes it: misspelt names, wrong types."""
+        table = self.words.as_table(hint, value)
+        if isinstance(table, dict) and "kind" not in table and self.words.options(hint):
+            for name, inner in table.items():
+                valid = self.words.options(hint)
+                if name not in valid:
+                    message, near = unknown_key(name, list(valid))
+                    raise self.source.error(message, (*place, name), near)
+                self._check_value((*path, name), valid[name], inner, (*place, name))
+            return
+        try:
+            _model(path[-1], hint).model_validate({path[-1]: frozen(value)}, context=self.words.registry)
+        except ValidationError as error:
+            fault = explain(error, _model(path[-1], hint), {path[-1]: value}, self.words, partial=True)
+            if fault:
+                raise self.source.error(fault.message, (*place, *fault.path[1:]), fault.closest) from None
+
+    def _axes(self, table: dict[str, Any], valid: dict[str, Any], path: tuple[str, ...]) -> Iterator[Axis]:
+        for name, value in table.items():
+            place = ("sweep", *path, name)
+            if name not in valid:
+                message, near = unknown_key(name, list(valid))
+                raise self.source.error(message, place, near)
+            if isinstance(value, dict) and self.words.options(valid[name]):
+                yield from self._axes(value, self.words.options(valid[name]), (*path, name))
+                continue
+            if not isinstance(value, list):
+                raise self.source.error("an axis is a list of values; put [ ] around it", place)
+            if not value:
+                raise self.source.error("an axis needs at least one value", place)
+            if len(value) > MAX_CELLS:
+                raise self.source.error(f"{len(value):,} values; a suite has at most {MAX_CELLS:,} cells", place)
+            for number, element in enumerate(value):
+                self._check_value((*path, name), valid[name], element, (*place, number))
+            yield Axis(self.words, (*path, name), value)
+
+    def _column(self, name: str) -> Column:
+        hint = SETTINGS[name]
+        first = self.words.as_table(hint, self._document.train.get(name, default(name)))
+        values, codes = [first], np.zeros(self.size, dtype=np.int64)
+        for number, axis in enumerate(self.axes):
+            if axis.path[0] == name:
+                count = len(axis.values)
+                pairs, codes = np.unique(codes * count + self.coordinates[:, number], return_inverse=True)
+                values = [axis.over(values[pair // count], pair % count) for pair in pairs.tolist()]
+        return Column(values, codes, lambda value: self._view(name, value))
+
+    def _override(self, number: int) -> Mask:
+        override = self._document.override[number]
+        mask = self.table.matching(override.when)
+        if not mask.any():
+            message, near = self.table.why_none(override.when)
+            raise self.source.error(f"matches no cell: {message}", ("override", number, "when"), near)
+        for name, change in override.set.items():
+            table = self.words.as_table(SETTINGS[name], change)
+            self.table[name].change(mask, lambda value, table=table: merged(value, table))  # type: ignore[misc]
+        return mask
+
+    # --- validation ---------------------------------------------------------------------------
+
+    @cached_property
+    def _models(self) -> dict[str, dict[int, Any]]:
+        return {name: self._validated(name) for name in SETTINGS}
+
+    def _resolved(self, name: str, rows: Mask) -> Column:
+        column = self.table[name]
+        codes = column.used(rows)
+        values = [self._view(name, plain(self._models[name][code])) for code in codes]
+        return Column(values, np.searchsorted(codes, column.codes[rows]))
+
+    def _validated(self, name: str) -> dict[int, Any]:
+        """Position in a setting's column → its validated value."""
+        column, models = self.table[name], {}
+        model = _model(name, SETTINGS[name])
+        for code in column.used():
+            data = {name: column.values[code]}
+            if column.values[code] is None and default(name) is None and Settings.model_fields[name].is_required():
+                raise self._missing(name)
+            try:
+                models[code] = getattr(model.model_validate(frozen(data), context=self.words.registry), name)
+            except ValidationError as error:
+                fault = explain(error, model, data, self.words) or Fault((name,), str(error))
+                row = int(np.argmax(column.codes == code))
+                raise self.error(fault.message, row, tuple(str(key) for key in fault.path), fault.closest) from None
+        return models
+
+    def _view(self, name: str, value: object) -> object:
+        """A setting as a pattern sees it: its defaults written out, a method's label among its options."""
+        view = self.words.filled(SETTINGS[name], value)
+        if name == "method" and isinstance(view, dict):
+            return {**view, "label": self.words.method_label(value)}
+        return view
+
+    def _missing(self, name: str) -> SuiteError:
+        near = closest(name, [*self._document.train, *self._document.sweep])
+        return self.source.error(f"{name} is missing: give it in [train] or as an axis of [sweep]", ("train",), near)
+
+    def _writers(self, row: int) -> Iterator[tuple[KeyPath, int, dict[str, Any]]]:
+        """What wrote a row's settings, the last writer first.
+
+        Yields: its place in the file, how many keys of a setting's path that place stands for, and the
+        settings that it writes.
+        """
+        for number in reversed(range(len(self._changed))):
+            if self._changed[number][row]:
+                yield ("override", number, "set"), 0, self._document.override[number].set
+        for axis, position in zip(self.axes, self.coordinates[row].tolist(), strict=True):
+            yield ("sweep", *axis.path, position), len(axis.path), axis.settings(position)
+        yield ("train",), 0, self._document.train
+
+
+def merged(base: object, change: object) -> object:
+    """``base`` with ``change`` put over it, deeply; a table of another kind replaces."""
+    if not (isinstance(base, dict) and isinstance(change, dict)):
+        return change
+    if "kind" in change and "kind" in base and change["kind"] != base["kind"]:
+        return change
+    return {**base, **{name: merged(base.get(name), value) for name, value in change.items()}}
+
+
+@cache
+def _model(name: str, hint: object) -> type[BaseModel]:
+    """A table that holds one setting alone."""
+    fields: dict[str, Any] = {name: (hint, ...)}
+    return create_model(name, __base__=Options, **fields)

@@ -1,0 +1,341 @@
+"""A suite: what to run and what it is expected to show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from statistics import mean
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from bnpbench.datasets.base import DatasetPlugin
+from bnpbench.errors import SuiteError
+from bnpbench.suite.cells import Block, Cell, Role
+from bnpbench.suite.check import warnings
+from bnpbench.suite.claims import Combination, combinations_of, rows_of, table_of_cells
+from bnpbench.suite.document import AtEpoch, AtEpochs, Claim, Measure, Probe, Reference, Select
+from bnpbench.suite.explain import shown
+from bnpbench.suite.matching import combinations, only_pattern
+from bnpbench.suite.plugins import PluginFile
+from bnpbench.suite.settings import SCHEMA_VERSION, Settings
+from bnpbench.suite.vocabulary import Vocabulary
+
+_AUTO = ("device", "threads")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One point of the sweep.
+
+    Attributes:
+        settings: with "auto" still in them.
+        group: where it stands on the axes that are not interleaved.
+        seed_rank: its seed's place among the seeds.
+        chosen_rank: its place on the axis that ``[select]`` chooses from; 0 without one.
+        family: where it stands on all other axes.
+    """
+
+    settings: Settings
+    group: str
+    seed_rank: int
+    chosen_rank: int
+    family: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A suite that has passed every check that needs neither data nor a device.
+
+    Attributes:
+        name: a file name's worth of letters; the folder of its results.
+        source: what it repeats, such as a table of a paper.
+        description: free text.
+        path: its file.
+        measure: how its cells are measured.
+        targets: accuracies whose time to reach is told.
+        references: published figures.
+        claims: what it is expected to show.
+        select: the axis whose best value is chosen before the finals, if any.
+        probe: the neuron looked at in every so many iterations, if any.
+        plugins: the Python files that were run for it.
+        reads: the files that it says its plugins read.
+        words: what may stand in it, the kinds of its plugins among them.
+    """
+
+    name: str
+    source: str
+    description: str
+    path: Path
+    measure: Measure
+    targets: tuple[float, ...]
+    references: tuple[Reference, ...]
+    claims: tuple[Claim, ...]
+    select: Select | None
+    probe: Probe | None
+    plugins: tuple[PluginFile, ...]
+    reads: tuple[str, ...]
+    words: Vocabulary = field(repr=False)
+    _rows: tuple[Row, ...] = field(repr=False)
+
+    def cells(
+        self,
+        *,
+        device: Literal["cpu", "cuda"],
+        threads: int,
+        only: Sequence[str] = (),
+        seeds: int | None = None,
+        epochs: int | None = None,
+    ) -> tuple[Cell, ...]:
+        """The cells to run, in the order of the sweep, each once.
+
+        Where ``[select]`` chooses, these are its trials: on its first seeds, role ``trial``.
+
+        Args:
+            device, threads: what "auto" stands for; the processes of several devices share the threads.
+            only: ``KEY=VALUE,VALUE`` texts; a cell must match one value of each.
+            seeds: only the first so many seeds of the axis.
+            epochs: instead of the suite's; schedules stay as they are.
+
+        Returns:
+            Each setting once, with nothing left at "auto".
+
+        Raises:
+            SuiteError: nothing matches, a value of ``only`` is no cell's, or a number is below 1.
+        """
+        for name, number in (("--seeds", seeds), ("--epochs", epochs), ("--threads", threads)):
+            if number is not None and number < 1:
+                raise SuiteError(f"{name} must be at least 1, not {number}")
+        count = self.select.seeds if self.select else seeds
+        auto = {"device": device, "threads": threads}
+        role: Role = "trial" if self.select else "final"
+        rows = [row for row in self._rows if only or count is None or row.seed_rank < count]
+        cells = [_resolved(row, auto, role, epochs) for row in rows]
+        if not only:
+            return _unique(cells)
+        _check_only(_unique(cells), only, self.words)
+        counted = (cell for row, cell in zip(rows, cells, strict=True) if count is None or row.seed_rank < count)
+        return _only(_unique(counted), only, self.words)
+
+    def finals(
+        self,
+        scores: Mapping[str, float | None],
+        *,
+        device: Literal["cpu", "cuda"],
+        threads: int,
+        only: Sequence[str] = (),
+        seeds: int | None = None,
+        epochs: int | None = None,
+    ) -> tuple[Cell, ...]:
+        """The cells that follow from the trials: the best value of each family, on the whole training set.
+
+        Args:
+            scores: what ``[select]`` goes by, by the key of each trial that is finished; None of one that has no such
+                number (it diverged). A value counts whose trials all have one, by their mean. A family without such a
+                value has no finals, and one with a trial that is not finished has none yet: it might be the best.
+            device, threads, only, seeds, epochs: as of ``cells``.
+
+        Returns:
+            As of :meth:`cells`, on the whole training set.
+        """
+        assert self.select is not None
+        auto = {"device": device, "threads": threads}
+        tried: dict[tuple[tuple[int, ...], int], list[float | None]] = {}
+        waiting: set[tuple[int, ...]] = set()
+        for row in self._rows:
+            if row.seed_rank < self.select.seeds:
+                key = _resolved(row, auto, "trial", epochs).key
+                tried.setdefault((row.family, row.chosen_rank), []).append(scores.get(key))
+                if key not in scores:
+                    waiting.add(row.family)
+        best: dict[tuple[int, ...], tuple[float, int]] = {}
+        for (family, rank), found in tried.items():
+            known = [score for score in found if score is not None]
+            if family in waiting or len(known) < len(found):
+                continue
+            if family not in best or mean(known) > best[family][0]:
+                best[family] = mean(known), rank
+        rows = [
+            row
+            for row in self._rows
+            if (seeds is None or row.seed_rank < seeds) and best.get(row.family, (0.0, -1))[1] == row.chosen_rank
+        ]
+        whole = {**auto, "validation": 0.0}
+        cells = _unique(_resolved(row, whole, "final", epochs) for row in rows)
+        return _only(cells, only, self.words) if cells else ()
+
+    def blocks(self, cells: Sequence[Cell]) -> tuple[Block, ...]:
+        """The blocks that cells of this suite are measured in, in the order of their first cells.
+
+        Args:
+            cells: of :meth:`cells` or :meth:`finals`.
+
+        Returns:
+            Blocks of cells that take turns, or of one cell each.
+        """
+        members: dict[str, list[Cell]] = {}
+        for cell in cells:
+            members.setdefault(cell.group or cell.key, []).append(cell)
+        return tuple(Block(tuple(block), self.measure, self.probe) for block in members.values())
+
+    def warnings(self, cells: Sequence[Cell]) -> list[str]:
+        """What some of its cells ask for and hardly mean, a sentence each.
+
+        Args:
+            cells: of this suite.
+
+        Returns:
+            Sentences, none where nothing is doubtful.
+        """
+        return warnings(cells, self.measure)
+
+    def devices(self) -> frozenset[str]:
+        """The devices that cells ask for: "auto", "cpu", "cuda"."""
+        return frozenset(row.settings.device for row in self._rows)
+
+    def datasets(self) -> frozenset[type[DatasetPlugin]]:
+        """The classes of the data sets that cells read."""
+        return frozenset(type(row.settings.dataset) for row in self._rows)
+
+    def seeds(self) -> frozenset[int]:
+        """The seeds of the sweep."""
+        return frozenset(row.settings.seed for row in self._rows)
+
+    def document(self, cells: Sequence[Cell], *, epochs: int | None = None) -> dict[str, Any]:
+        """What ``suite.json`` holds.
+
+        Args:
+            cells: of the whole suite, whatever is run now.
+            epochs: what ``cells`` was shortened to.
+
+        Returns:
+            JSON data.
+        """
+        finals = [cell for cell in cells if cell.role == "final"] if self.select else list(cells)
+        table, whole = table_of_cells(finals, self.words), table_of_cells(cells, self.words)
+        blocks = {cell.key: block.id for block in self.blocks(cells) for cell in block.cells}
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "name": self.name,
+            "source": self.source,
+            "description": self.description,
+            "bnpbench": _version(),
+            "measure": _told(self.measure),
+            "targets": list(self.targets),
+            "references": [
+                {**_told(reference), "cells": [cells[row].key for row in rows_of(whole, reference.cell).tolist()]}
+                for reference in self.references
+            ],
+            "claims": [_claim(claim, combinations_of(claim, table), finals) for claim in self.claims],
+            "select": self.select and _told(self.select),
+            "probe": self.probe and _told(self.probe),
+            "shortened": {"epochs": epochs} if epochs else None,
+            "cells": [_cell(cell, blocks[cell.key]) for cell in cells],
+        }
+
+
+def _resolved(row: Row, changes: Mapping[str, Any], role: Role, epochs: int | None) -> Cell:
+    """A row's cell: what stands at "auto" replaced, and whatever else ``changes`` says.
+
+    The engine is graphed on one CUDA device, eager elsewhere.
+    """
+    made = {n: v for n, v in changes.items() if n not in _AUTO or getattr(row.settings, n) == "auto"}
+    if row.settings.engine == "auto":
+        recorded = made.get("device", row.settings.device) == "cuda" and row.settings.devices == 1
+        made["engine"] = "graphed" if recorded else "eager"
+    if "threads" in made:
+        made["threads"] = max(made["threads"] // row.settings.devices, 1)
+    made |= {"epochs": epochs} if epochs else {}
+    return Cell(row.settings.model_copy(update=made), role, row.group)
+
+
+def _unique(cells: Iterable[Cell]) -> tuple[Cell, ...]:
+    found: dict[str, Cell] = {}
+    for cell in cells:
+        found.setdefault(cell.canonical, cell)
+    return tuple(found.values())
+
+
+def _check_only(cells: tuple[Cell, ...], only: Sequence[str], words: Vocabulary) -> None:
+    """Raises SuiteError for a value of ``only`` that no cell has."""
+    table = table_of_cells(cells, words)
+    for text in only:
+        alternatives = combinations(only_pattern(text, words), words)
+        for pattern in alternatives:
+            if not table.matching(pattern).any():
+                message, near = table.why_none(pattern)
+                word = _value(text, pattern)
+                if isinstance(word, str) and "=" in word:
+                    message += f"; a comma parts values of one setting: write --only {word} by itself"
+                told = f"{shown(word)}: {message}" if len(alternatives) > 1 else message
+                raise SuiteError(f"--only {text}: {told}", closest=near)
+
+
+def _value(text: str, pattern: Any) -> Any:
+    """What a pattern of ``--only KEY=VALUE`` wants of the key."""
+    for name in text.partition("=")[0].split("."):
+        pattern = pattern[name.strip()]
+    return pattern
+
+
+def _only(cells: tuple[Cell, ...], only: Sequence[str], words: Vocabulary) -> tuple[Cell, ...]:
+    table = table_of_cells(cells, words)
+    mask = table.matching({})
+    for text in only:
+        pattern = only_pattern(text, words)
+        matches = table.matching(pattern)
+        if not matches.any():
+            message, near = table.why_none(pattern)
+            raise SuiteError(f"--only {text}: {message}", closest=near)
+        mask &= matches
+    if not mask.any():
+        raise SuiteError(f"no cell matches all of --only {' --only '.join(only)}")
+    return tuple(cell for cell, kept in zip(cells, mask.tolist(), strict=True) if kept)
+
+
+def _cell(cell: Cell, block: str) -> dict[str, Any]:
+    settings = cell.settings.model_dump(mode="json")
+    settings["method"].pop("label")
+    return {"key": cell.key, "label": cell.label, "block": block, "role": cell.role, "settings": settings}
+
+
+def _claim(claim: Claim, combinations: Iterable[Combination], cells: Sequence[Cell]) -> dict[str, Any]:
+    sides: tuple[Literal["left", "right"], ...] = ("left", "right") if claim.right else ("left",)
+    return {
+        "says": claim.says,
+        "metric": claim.metric,
+        "target": claim.target,
+        "question": claim.question,
+        "bounds": _told(claim.bounds),
+        **{name: {"pattern": getattr(claim, name).pattern, "at": _at(claim.at_of(name))} for name in sides},
+        "where": claim.where,
+        "combinations": [
+            {"where": c.where, **{name: _keys([cells[row] for row in getattr(c, name).tolist()]) for name in sides}}
+            for c in combinations
+        ],
+    }
+
+
+def _version() -> str | None:
+    """The version of bnpbench; None where it runs uninstalled."""
+    try:
+        return metadata.version("bnpbench")
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _keys(cells: Iterable[Cell]) -> dict[str, str]:
+    """Seed → key."""
+    return {str(cell.settings.seed): cell.key for cell in cells}
+
+
+def _at(at: str | AtEpoch | AtEpochs) -> str | dict[str, Any]:
+    return at if isinstance(at, str) else _told(at)
+
+
+def _told(table: BaseModel) -> dict[str, Any]:
+    """A table as JSON data."""
+    return dict(json.loads(table.model_dump_json()))

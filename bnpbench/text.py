@@ -1,0 +1,86 @@
+"""Numbers as text, and text made harmless for the place it goes to."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterable
+
+DASH = "–"
+_MARKED = re.compile(r"([\\|<`])")
+
+
+def significant(value: float, digits: int = 4) -> str:
+    """A number with so many significant digits and no exponent where one can be avoided."""
+    if not math.isfinite(value):
+        return {math.inf: "∞", -math.inf: "-∞"}.get(value, "nan")
+    if value == 0:
+        return "0"
+    magnitude = math.floor(math.log10(abs(value)))
+    if not -5 < magnitude < 15:
+        return f"{value:.{digits - 1}e}"
+    return f"{value:,.{max(0, digits - 1 - magnitude)}f}"
+
+
+def fixed(value: float, digits: int) -> str:
+    """A number with so many decimals."""
+    return f"{value:,.{digits}f}" if math.isfinite(value) else significant(value)
+
+
+def decimals(value: float, digits: int = 4) -> int:
+    """How many decimals show so many significant digits of a number."""
+    if abs(value) < 1e-12 or not math.isfinite(value):
+        return 0
+    return min(12, max(0, digits - 1 - math.floor(math.log10(abs(value)))))
+
+
+def dash(reason: str = "") -> str:
+    """What stands in the place of a number that is not there."""
+    return f"{DASH} ({reason})" if reason else DASH
+
+
+def span(numbers: Iterable[int]) -> str:
+    """``1-3, 5`` for 1, 2, 3, 5."""
+    ordered, runs = sorted(set(numbers)), list[list[int]]()
+    for number in ordered:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}{DASH}{b}" for a, b in runs)
+
+
+def some(names: Iterable[str], most: int = 5) -> str:
+    """The first of many names, and how many more there are."""
+    every = [plain(name)[:60] for name in names]
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + more
+
+
+def plain(text: str) -> str:
+    """Text without control characters: a terminal shows it and obeys none of it."""
+    return text if text.isprintable() else "".join(map(_visible, text))
+
+
+def markdown(text: str) -> str:
+    """Text for a paragraph or a table cell of markdown."""
+    text = plain(text)
+    if _MARKED.search(text):  # seldom, and a substitution of nothing costs more than this look
+        text = _MARKED.sub(r"\\\1", text)
+    return text.replace("](", "]\\(")
+
+
+def csv_cell(text: str) -> str:
+    """Text for a CSV cell that no spreadsheet takes for a formula."""
+    safe = plain(text)
+    return f"'{safe}" if safe.startswith(("=", "+", "@")) else safe
+
+
+def _visible(letter: str) -> str:
+    if letter in "\n\r\t":
+        return " "
+    category = unicodedata.category(letter)
+    if category in ("Cc", "Cf", "Cs", "Zl", "Zp"):
+        return f"\\u{ord(letter):04x}"
+    return letter

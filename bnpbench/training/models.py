@@ -1,0 +1,162 @@
+"""A cell's network with its method: built, initialized, preconditioned, penalized; and whether the method fits it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from functools import partial
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bnpbench.errors import NotApplicable
+from bnpbench.layers import BatchRenorm, FourThings, weighted
+from bnpbench.methods.base import Decay, Preconditioner
+from bnpbench.sites import Normalization, no_site, nothing_to_precondition, single_row, single_value
+from bnpbench.suite import Settings, training_of
+
+# Under autocast they would take statistics in bf16, or mix types in ways that not every kernel knows; torch's batch
+# normalization keeps to float32 by itself. CUDA's autocast does the same to torch's two on its own.
+_WIDENED = (nn.GroupNorm, nn.LayerNorm, BatchRenorm, FourThings)
+_OVER_SETS = (nn.modules.batchnorm._BatchNorm, FourThings, nn.GroupNorm, nn.LayerNorm)
+
+
+def build_model(
+    settings: Settings, input_shape: tuple[int, ...], classes: int, generator: torch.Generator
+) -> nn.Module:
+    """The network of ``settings`` with the method's normalization and initial weights.
+
+    Args:
+        settings: a cell's settings.
+        input_shape: the shape of one example.
+        classes: number of outputs.
+        generator: a generator of the CPU, from which all weights are drawn; the same state gives
+            every method the same weights. torch's own random state is left as it was.
+
+    Raises:
+        SuiteError: the network does not fit the examples.
+        NotApplicable: the method does not fit a layer, or nothing would come of it.
+    """
+    wanted, sites = _normalization(settings), list[str]()
+    if (make := wanted.maker) is not None:
+
+        def noted(features: int, spatial_dims: int, site: str) -> nn.Module:
+            sites.append(site)
+            return make(features, spatial_dims, site)
+
+        wanted = replace(wanted, maker=noted)
+    with torch.random.fork_rng(devices=[]):
+        model = settings.network.built(wanted, input_shape, classes)
+    _demand_effect(settings, model, sites)
+    settings.initialization.initialize(model, generator)
+    if settings.precision == "bf16":
+        for module in model.modules():
+            if isinstance(module, _WIDENED):
+                module.register_forward_pre_hook(_widen)
+    return model
+
+
+def _normalization(settings: Settings) -> Normalization:
+    """What the network puts at each place."""
+    method = settings.method
+    if not method.normalizes():
+        return Normalization()
+    layer = method.layer if settings.devices == 1 else method.synchronized_layer
+
+    def make(features: int, spatial_dims: int, site: str) -> nn.Module:
+        if (fault := method.undivided(site, features)) is not None:
+            raise NotApplicable(fault.reason)
+        return layer(features, spatial_dims, site)
+
+    return Normalization(method.stands, make, conv_bias=method.preconditions(), input=method.normalizes_input)
+
+
+def _demand_effect(settings: Settings, model: nn.Module, sites: list[str]) -> None:
+    """Raises NotApplicable where nothing of the method has come into the model, which asked for ``sites``."""
+    network, method = settings.network.kind, settings.method
+    if method.normalizes() and not sites:
+        raise NotApplicable(no_site(network, method.kind, method.preconditions()))
+    if method.preconditions() and not list(weighted(model))[0 if getattr(method, "first_layer", True) else 1 :]:
+        raise NotApplicable(nothing_to_precondition(network, method.kind))
+
+
+def preconditioner(settings: Settings, model: nn.Module) -> Preconditioner | None:
+    """What changes the gradients of ``model``, if the method of ``settings`` does."""
+    return settings.method.preconditioner(model, training_of(settings, penalized=penalty(settings, model) is not None))
+
+
+def penalty(settings: Settings, model: nn.Module) -> Callable[[], Tensor] | None:
+    """What the step adds to the loss before its backward pass (a 0-d tensor), or None.
+
+    The method's own decays, and ``weight_decay`` with ``where = "l2"`` on all parameters. Each is half
+    its value times a sum of squares, whose gradient is what torch's optimizers add for the same ``weight_decay``.
+    """
+    decays = settings.method.decays(model)
+    if settings.l2:
+        decays.append(Decay(settings.l2, list(model.parameters())))
+    if not decays:
+        return None
+    return lambda: torch.stack([decay() for decay in decays]).sum()
+
+
+def build_optimizer(
+    settings: Settings, model: nn.Module, lr: Tensor | None = None, *, fused: bool = False
+) -> torch.optim.Optimizer:
+    """The optimizer of a cell.
+
+    Args:
+        settings: of the cell; weight decay is added here unless it stands in the loss (``where = "l2"``).
+        model: whose parameters are trained.
+        lr, fused: as of :meth:`bnpbench.optimizers.base.OptimizerPlugin.build`.
+    """
+    decay = settings.weight_decay.value - settings.l2
+    return settings.optimizer.build(model.parameters(), lr, weight_decay=decay, fused=fused)
+
+
+def not_applicable(model: nn.Module, input_shape: tuple[int, ...], batch_size: int) -> str | None:
+    """Why the method of ``model`` has no meaning at ``batch_size``, or None.
+
+    Batch statistics over a single row are the row itself, an example's own over a single value leave a constant. The
+    reason names the layer. Found by a forward pass of a copy without data (on the ``meta`` device); ``model`` is left
+    as it was.
+
+    Args:
+        model: a network of :func:`build_model`.
+        input_shape: the shape of one example as the network reads it.
+        batch_size: examples in a training step.
+    """
+    copy = deepcopy(model, {id(tensor): _on_meta(tensor) for tensor in [*model.parameters(), *model.buffers()]})
+
+    def look(name: str, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        shape, where = inputs[0].shape, f"layer {name!r}"
+        if isinstance(module, nn.GroupNorm):
+            values, reason = shape[1:].numel() // module.num_groups, single_value(where)
+        elif isinstance(module, nn.LayerNorm):
+            values, reason = prod(module.normalized_shape), single_value(where)
+        else:
+            values = module.smallest_set(shape) if isinstance(module, FourThings) else shape.numel() // shape[1]
+            reason = single_row(where, shape[1], batch_size)
+        if values == 1:
+            raise NotApplicable(reason)
+
+    for name, module in copy.named_modules():
+        if isinstance(module, _OVER_SETS) and not isinstance(module, BatchRenorm):
+            module.register_forward_pre_hook(partial(look, name))
+    try:
+        with torch.no_grad():
+            copy(torch.empty(batch_size, *input_shape, device="meta"))
+    except NotApplicable as error:
+        return str(error)
+    return None
+
+
+def _widen(module: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple(x.to(module.weight.dtype) for x in inputs)
+
+
+def _on_meta(tensor: Tensor) -> Tensor:
+    meta = tensor.detach().to("meta")
+    return nn.Parameter(meta, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else meta

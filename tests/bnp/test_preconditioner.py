@@ -1,0 +1,245 @@
+"""The object: which layers it takes, how it is attached, stored, copied and removed."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import io
+import pickle
+import weakref
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from bnpbench.bnp import BNP
+from bnpbench.bnp.layer import Layer
+from tests.support.oracle import Watched
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()
+
+
+def backward(model: nn.Module, seed: int = 0) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    model(torch.randn(5, 3, generator=generator, dtype=torch.float64)).square().mean().backward()
+
+
+def test_its_representation_says_what_it_does() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+    bnp = BNP(model, rho=0.9, count="forward")
+    assert repr(bnp).splitlines() == [
+        "BNP(rho=0.9, eps1=0.01, eps2=0.0001, scale=True, center=True, standardize=True, count='forward', "
+        "statistics='running')",
+        "  preconditions 2: '0', '2'",
+        "  leaves alone 1: '1'",
+        "  when precondition() is called",
+    ]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    handle = bnp.attach(optimizer)
+    assert "1 attached optimizer(s) step" in repr(bnp)
+    handle.remove()
+    assert "precondition() is called" in repr(bnp)
+
+
+def test_another_bnp_is_welcome_after_removal_and_on_other_layers() -> None:
+    model = network()
+    first = BNP(model, layers=lambda name, module: name == "0")
+    second = BNP(model, layers=lambda name, module: name == "2")
+    watched = Watched(model)
+    backward(model)
+    expected = {
+        name: oracle.step(watched.inputs[name], oracle.layer.weight.grad, oracle.layer.bias.grad)
+        for name, oracle in watched.oracles.items()
+    }
+    first.precondition()
+    second.precondition()
+    for name, value in expected.items():
+        torch.testing.assert_close(watched.layers[name].weight.grad, value.weight, rtol=1e-12, atol=1e-14)
+    with pytest.raises(ValueError, match="'0' is tracked by another BNP"):
+        BNP(model)
+    first.remove()
+    second.remove()
+    assert BNP(model).layers == ("0", "2")
+
+
+def test_the_model_stays_what_it_was() -> None:
+    model = network()
+    kind, keys = type(model), list(model.state_dict())
+    parameters = [name for name, _ in model.named_parameters()]
+    bnp = BNP(model)
+    backward(model)
+    bnp.precondition()
+    assert (type(model), list(model.state_dict())) == (kind, keys)
+    assert [name for name, _ in model.named_parameters()] == parameters
+    bnp.remove()
+    assert not any(module._forward_hooks or module._forward_hooks_with_kwargs for module in model.modules())
+
+
+@pytest.mark.parametrize("copied", ["deepcopy", "pickle", "torch.save"])
+def test_copies_carry_no_live_hook(copied: str) -> None:
+    model = network()
+    bnp = BNP(model)
+    backward(model)
+    if copied == "deepcopy":
+        twin = copy.deepcopy(model)
+    elif copied == "pickle":
+        twin = pickle.loads(pickle.dumps(model))
+    else:
+        buffer = io.BytesIO()
+        torch.save(model, buffer)
+        buffer.seek(0)
+        twin = torch.load(buffer, weights_only=False)
+    reference = network()
+    reference_bnp = BNP(reference)
+    backward(reference)
+    backward(twin, seed=1)  # counts for nobody
+    bnp.precondition()
+    reference_bnp.precondition()
+    assert all(value.equal(reference_bnp.state_dict()[key]) for key, value in bnp.state_dict().items())
+    own = BNP(twin)
+    twin.zero_grad()
+    backward(twin)
+    own.precondition()
+    assert all(value.equal(reference_bnp.state_dict()[key]) for key, value in own.state_dict().items())
+
+
+def test_bnp_itself_cannot_be_copied() -> None:
+    bnp = BNP(network())
+    for action in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="state_dict"):
+            action(bnp)
+
+
+def test_nothing_keeps_a_graph_alive() -> None:
+    """Statistics are held, activations are not."""
+    model = network()
+    bnp = BNP(model)
+    rows = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    hidden = model[0](rows)
+    reference = weakref.ref(hidden)
+    loss = model[1:](hidden).sum()
+    del hidden
+    loss.backward()
+    del loss
+    gc.collect()
+    assert reference() is None
+    bnp.precondition()
+
+
+def test_attach_preconditions_before_each_step() -> None:
+    by_hand, attached = network(), network()
+    bnps = BNP(by_hand), BNP(attached)
+    optimizers = [torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9) for m in (by_hand, attached)]
+    handle = bnps[1].attach(optimizers[1])
+    for seed in range(3):
+        for model, optimizer in zip((by_hand, attached), optimizers, strict=True):
+            optimizer.zero_grad()
+            backward(model, seed)
+            if model is by_hand:
+                bnps[0].precondition()
+            optimizer.step()
+    for a, b in zip(by_hand.parameters(), attached.parameters(), strict=True):
+        assert a.equal(b)
+    handle.remove()
+    optimizers[1].zero_grad()
+    backward(attached)
+    raw = attached[0].weight.grad.clone()
+    optimizers[1].step()
+    assert attached[0].weight.grad.equal(raw)
+
+
+def test_attach_refuses_closures_and_optimizers_of_other_models() -> None:
+    model = network()
+    bnp = BNP(model)
+    with pytest.raises(ValueError, match="owns the weight of no layer"):
+        bnp.attach(torch.optim.SGD(network().parameters(), lr=0.1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    bnp.attach(optimizer)
+    backward(model)
+    weight = model[0].weight.detach().clone()
+    for step in (lambda: optimizer.step(lambda: 0.0), lambda: optimizer.step(closure=lambda: 0.0)):
+        with pytest.raises(ValueError, match="closure"):
+            step()
+    assert model[0].weight.equal(weight)
+    optimizer.step(closure=None)
+    assert not model[0].weight.equal(weight)
+
+
+def test_attach_touches_only_the_layers_of_that_optimizer() -> None:
+    model = network()
+    watched, bnp = Watched(model), BNP(model)
+    optimizer = torch.optim.SGD(model[2].parameters(), lr=0.1)
+    bnp.attach(optimizer)
+    backward(model)
+    raw = model[0].weight.grad.clone()
+    optimizer.step()
+    assert model[0].weight.grad.equal(raw)
+    assert bnp.state_dict()["0.running_mean"].equal(torch.zeros(3, dtype=torch.float64))
+    assert not bnp.state_dict()["2.running_mean"].equal(torch.zeros(4, dtype=torch.float64))
+    expected = watched.oracles["0"].step(watched.inputs["0"], raw, model[0].bias.grad)
+    bnp.attach(later := torch.optim.SGD(model[0].parameters(), lr=0.1))
+    later.step()
+    torch.testing.assert_close(model[0].weight.grad, expected.weight, rtol=1e-12, atol=1e-14)
+
+
+def test_remove_also_detaches() -> None:
+    model = network()
+    bnp = BNP(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    bnp.attach(optimizer)
+    bnp.remove()
+    backward(model)
+    raw = model[0].weight.grad.clone()
+    optimizer.step()
+    assert model[0].weight.grad.equal(raw)
+
+
+@pytest.mark.parametrize(
+    "options", [{"statistics": "moving"}, {"count": "twice"}, {"rho": 1.5}, {"eps1": -1.0}, {"eps2": -1e-9}]
+)
+def test_options_out_of_range(options: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"must be|rho in"):
+        BNP(network(), **options)
+
+
+def test_ablations() -> None:
+    """center=False takes mu = 0 in steps 4 and 5, standardize=False takes sigma~^2 = 1; both leave G/q^2."""
+    for center in (True, False):
+        for standardize in (True, False):
+            model = nn.Linear(3, 2).double()
+            bnp = BNP(model, center=center, standardize=standardize)
+            rows = 1 + torch.randn(2, 3, dtype=torch.float64)
+            model(rows).square().sum().backward()
+            weight, bias = model.weight.grad.clone(), model.bias.grad.clone()
+            bnp.precondition()
+            mean = bnp.state_dict()["running_mean"] * center
+            variance = bnp.state_dict()["running_var"]
+            damped = variance + 0.01 * variance.max() + 1e-4 if standardize else torch.ones(3, dtype=torch.float64)
+            expected = (weight - bias[:, None] * mean) / damped / 1.5
+            torch.testing.assert_close(model.weight.grad, expected, rtol=1e-12, atol=1e-14)
+            torch.testing.assert_close(model.bias.grad, bias / 1.5 - expected @ mean, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.regression
+def test_after_a_step_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It left its terms behind, and the next step was given them."""
+    model = network()
+    watched, bnp = Watched(model), BNP(model, rho=0.0)
+    backward(model)
+
+    def full(*_: Any) -> None:
+        raise torch.OutOfMemoryError("no memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Layer, "precondition", full)
+        with pytest.raises(torch.OutOfMemoryError):
+            bnp.precondition()
+    model.zero_grad()
+    watched.forget()
+    backward(model, seed=1)
+    bnp.precondition()
+    torch.testing.assert_close(bnp.state_dict()["0.running_mean"], watched.inputs["0"][0].mean(0))

@@ -1,0 +1,77 @@
+"""Readings beside the time: energy and memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from bnpbench.measure import machine
+from bnpbench.measure.machine import DeviceMemory
+
+
+@pytest.mark.regression
+def test_energy_goes_on_where_its_counter_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is after some hundred kilojoules: an epoch across it had taken less than none."""
+    domains = [tmp_path / f"intel-rapl:{number}" for number in range(2)]
+    for domain in domains:
+        domain.mkdir()
+        (domain / "name").write_text(f"package-{domain.name[-1]}\n")
+        (domain / "max_energy_range_uj").write_text("10000000\n")
+        (domain / "energy_uj").write_text("9000000\n")
+    monkeypatch.setattr(machine, "RAPL", tmp_path)
+    meter = machine.energy_meter(torch.device("cpu"))
+    assert meter() == 0
+    (domains[0] / "energy_uj").write_text("500000\n")
+    (domains[1] / "energy_uj").write_text("9250000\n")
+    assert meter() == pytest.approx(1.5 + 0.25)
+
+
+@pytest.mark.regression
+def test_only_packages_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some processors list the whole platform too: its energy was added to that of its own part."""
+    for place, name in (("0", "package-0"), ("0:0", "core"), ("1", "psys"), ("10", "package-10")):
+        (domain := tmp_path / f"intel-rapl:{place}").mkdir()
+        (domain / "name").write_text(f"{name}\n")
+        (domain / "energy_uj").write_text("0\n")
+    monkeypatch.setattr(machine, "RAPL", tmp_path)
+    meter = machine.energy_meter(torch.device("cpu"))
+    for domain in tmp_path.iterdir():
+        (domain / "energy_uj").write_text("1000000\n")
+    assert meter() == pytest.approx(2.0)
+
+
+class Allocator:
+    """Counts bytes as torch's CUDA allocator does."""
+
+    def __init__(self) -> None:
+        self.allocated = self.peak = 0
+
+    def take(self, size: int) -> None:
+        self.allocated += size
+        self.peak = max(self.peak, self.allocated)
+
+    def reset(self) -> None:
+        self.peak = self.allocated
+
+
+@pytest.mark.regression
+def test_each_has_its_own_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The peak of an interleaved block on CUDA was one number for all of its cells."""
+    allocator = Allocator()
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: allocator.allocated)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: allocator.peak)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: allocator.reset())
+    allocator.take(1000)  # data that both read
+    small, large = (DeviceMemory(torch.device("cuda")) for _ in range(2))
+    for member, size in ((small, 10), (large, 50)):
+        with member.turn():
+            allocator.take(size)  # the weights stay
+    for _ in range(2):
+        for member, size in ((large, 500), (small, 100)):
+            with member.turn():
+                allocator.take(size)  # a step's own
+                allocator.take(-size)
+    assert (small.held, small.peak) == (10, 110)
+    assert (large.held, large.peak) == (50, 550)

@@ -1,0 +1,90 @@
+"""Intervals over seeds and exponents, against scipy and simulation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bnpbench.statistics.bootstrap import median_interval
+from bnpbench.statistics.intervals import mean_interval, outliers, power_law, ratio_interval
+
+INFINITY = math.inf
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_the_seed_interval_covers_the_truth_in_95_percent_of_simulations(n: int) -> None:
+    samples = np.random.default_rng(n).normal(3.0, 2.0, (6000, n))
+    intervals = [mean_interval(sample.tolist()) for sample in samples]
+    covered = np.mean([i.low is not None and i.high is not None and i.low <= 3.0 <= i.high for i in intervals])
+    assert 0.93 <= covered <= 0.97
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 30])
+def test_the_seed_interval_is_students(n: int) -> None:
+    sample = np.random.default_rng(n).normal(size=n)
+    expected = stats.t.interval(0.95, n - 1, loc=sample.mean(), scale=stats.sem(sample))
+    found = mean_interval(sample.tolist())
+    assert (found.low, found.high) == pytest.approx(expected, rel=1e-12)
+    assert found.value == pytest.approx(sample.mean())
+
+
+def test_ratios_of_seeds_are_averaged_as_logarithms() -> None:
+    logs = [0.1, 0.2, 0.4]
+    expected = stats.t.interval(0.95, 2, loc=np.mean(logs), scale=stats.sem(logs))
+    found = ratio_interval([math.exp(log) for log in logs])
+    assert (found.low, found.high) == pytest.approx(np.exp(expected), rel=1e-12)
+    assert found.value == pytest.approx(math.exp(np.mean(logs)))
+
+
+@pytest.mark.parametrize("interval", [median_interval, mean_interval, ratio_interval])
+def test_equal_values_give_width_0(interval: object) -> None:
+    found = interval([1.1, 1.1, 1.1])  # type: ignore[operator]
+    assert (found.value, found.low, found.high, found.width) == (1.1, 1.1, 1.1, 0)
+
+
+@pytest.mark.parametrize("interval", [mean_interval, ratio_interval])
+@pytest.mark.parametrize("value", [INFINITY, 0.0])
+def test_equal_infinite_and_zero_values_are_equal_values(interval: object, value: float) -> None:
+    found = interval([value, value])  # type: ignore[operator]
+    assert (found.value, found.low, found.high) == (value, value, value)
+
+
+@pytest.mark.parametrize(
+    ("interval", "values", "reason"),
+    [
+        (mean_interval, [1.0, INFINITY], "1 of 2 infinite"),
+        (ratio_interval, [2.0, INFINITY, INFINITY], "2 of 3 infinite"),
+        (ratio_interval, [0.0, 2.0], "1 of 2 infinite"),
+        (ratio_interval, [-1.0, 2.0], "a ratio below 0 has no logarithm"),
+        (mean_interval, [4.0], "n = 1"),
+        (ratio_interval, [4.0], "n = 1"),
+    ],
+)
+def test_no_interval_is_invented(interval: object, values: list[float], reason: str) -> None:
+    found = interval(values)  # type: ignore[operator]
+    assert (found.low, found.high, found.reason) == (None, None, reason)
+
+
+def test_outliers_are_flagged_by_the_median_absolute_deviation() -> None:
+    assert outliers([1.0, 1.01, 0.99, 1.02, 0.98, 2.0]) == [False] * 5 + [True]
+    assert outliers([1.0] * 9 + [1.5]) == [False] * 9 + [True]  # more than half are equal
+    assert outliers([1.0] * 6) == [False] * 6
+    assert outliers([1.0, 5.0]) == [False, False]
+
+
+def test_power_law_has_the_textbook_interval() -> None:
+    """Against a regression of one column by its closed form."""
+    x, y = [1.0, 2.0, 4.0, 8.0], [1.0, 2.2, 3.7, 8.4]
+    (found,) = power_law([x], y)
+    line = stats.linregress(np.log(x), np.log(y))
+    half = stats.t.ppf(0.975, 2) * line.stderr
+    assert found.value == pytest.approx(line.slope)
+    assert (found.low, found.high) == pytest.approx((line.slope - half, line.slope + half))
+
+
+def test_power_law_needs_columns_that_differ_and_points_to_spare() -> None:
+    assert power_law([[1.0, 2.0, 4.0], [1.0, 2.0, 4.0]], [1.0, 2.0, 3.0]) == []
+    assert power_law([[1.0, 2.0]], [1.0, 2.0]) == []

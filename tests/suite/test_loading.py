@@ -1,0 +1,103 @@
+"""Suites that ship with bnpbench, and how a suite is found and named."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from bnpbench.suite import load_suite, shipped_suites
+from bnpbench.suite.claims import rows_of, table_of_cells
+from bnpbench.training.models import build_model, not_applicable
+
+# --- shipped suites ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(shipped_suites()))
+def test_a_shipped_suite_loads_and_is_named_as_its_file(name: str) -> None:
+    suite = load_suite(name)
+    assert suite.name == name
+    assert suite.path == shipped_suites()[name]
+    assert suite.source
+    assert suite.description
+    assert suite.cells(device="cpu", threads=2)
+
+
+def test_quick_is_the_four_methods_at_three_batch_sizes_with_three_seeds() -> None:
+    cells = load_suite("quick").cells(device="cpu", threads=2)
+    assert len(cells) == 36
+    assert {c.label for c in cells} == {"vanilla", "bn", "ln", "bnp"}
+    assert {c.settings.batch_size for c in cells} == {1, 6, 60}
+    assert {c.settings.seed for c in cells} == {1, 2, 3}
+    assert {c.settings.dataset.kind for c in cells} == {"digits"}
+
+
+def test_timing_is_table_1_of_the_paper() -> None:
+    suite = load_suite("timing")
+    cells = suite.cells(device="cpu", threads=2)
+    assert [(c.label, c.settings.batch_size) for c in cells] == [
+        (method, n) for n in (16, 256, 512) for method in ("vanilla", "bn", "bn-hidden", "bnp")
+    ]
+    assert {(c.settings.epochs, c.settings.seed, c.settings.dataset.kind) for c in cells} == {(20, 1, "cifar10")}
+    assert [len(block.cells) for block in suite.blocks(cells)] == [4, 4, 4]
+    for label, of_the_input in [("bn", True), ("bn-hidden", False)]:
+        bn = next(c.data["method"] for c in cells if c.label == label)
+        assert (bn["eps"], bn["momentum"], bn["input"]) == (1e-5, 0.1, of_the_input)
+    table = table_of_cells(cells, suite.words)
+    published = {cells[row].canonical: r.value for r in suite.references for row in rows_of(table, r.cell)}
+    assert {(c.label, c.settings.batch_size): published[c.canonical] for c in cells if c.canonical in published} == {
+        ("bn", 16): 16.08,
+        ("bn", 256): 10.81,
+        ("bn", 512): 10.67,
+        ("bnp", 16): 16.69,
+        ("bnp", 256): 10.70,
+        ("bnp", 512): 10.57,
+    }
+
+
+@pytest.mark.parametrize("name", sorted(shipped_suites()))
+def test_a_published_figure_stands_beside_one_method(name: str) -> None:
+    """With ``input = true | false`` a kind alone may pick two."""
+    suite = load_suite(name)
+    cells = suite.cells(device="cpu", threads=2)
+    table = table_of_cells(cells, suite.words)
+    for reference in suite.references:
+        assert len({cells[row].label for row in rows_of(table, reference.cell)}) == 1, reference
+
+
+@pytest.mark.parametrize("name", ["cnn", "cnn-short", "fc-small-batch"])
+def test_of_the_small_batches_only_batch_normalization_of_a_single_row_is_not_applicable(name: str) -> None:
+    """Figures 4 and 5 draw every other curve; they say of renormalization at batch size 1 that it does not train."""
+    cells = load_suite(name).cells(device="cpu", threads=2)
+    missing = set()
+    for (label, batch_size), settings in {(c.label, c.settings.batch_size): c.settings for c in cells}.items():
+        model = build_model(settings, (3, 32, 32), 10, torch.Generator())
+        if not_applicable(model, settings.network.reads((3, 32, 32)), batch_size):
+            missing.add((label, batch_size))
+    assert missing == {("bn", 1), ("bn-hidden", 1)}
+
+
+def test_a_path_object_is_never_a_shipped_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("quick").write_text(shipped_suites()["timing"].read_text())
+    assert load_suite(Path("quick")).name == "timing"
+    assert load_suite("./quick").name == "timing"
+    assert load_suite("quick").name == "quick"
+
+
+def test_a_suite_without_a_name_has_its_files(tmp_path: Path) -> None:
+    text = shipped_suites()["timing"].read_text().replace('name = "timing"\n', "")
+    (tmp_path / "mine.toml").write_text(text)
+    assert load_suite(tmp_path / "mine.toml").name == "mine"
+
+
+def test_suites_need_neither_torch_nor_pandas() -> None:
+    code = (
+        "import sys; from bnpbench.suite import load_suite; load_suite('quick').cells(device='cpu', threads=1); "
+        "print([name for name in ('torch', 'pandas', 'pyarrow') if name in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

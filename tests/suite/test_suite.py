@@ -1,0 +1,117 @@
+"""Blocks: which cells share a process, in what order they take turns, and what their id depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from bnpbench.suite import Block, Cell, Measure, Probe, Suite
+from tests.support.suite_texts import SMALL, changed
+
+Load = Callable[[str], Suite]
+INTERLEAVED = '[measure]\ninterleave = ["method"]\n'
+
+
+def blocks(suite: Suite) -> list[list[tuple[str, int, int]]]:
+    """Label, batch size and seed of every member of every block."""
+    found = suite.blocks(suite.cells(device="cpu", threads=1))
+    return [[(c.label, c.settings.batch_size, c.settings.seed) for c in block.cells] for block in found]
+
+
+def test_a_cell_is_a_block_where_nothing_interleaves(load: Load) -> None:
+    suite = load(SMALL)
+    cells = suite.cells(device="cpu", threads=1)
+    assert [block.cells for block in suite.blocks(cells)] == [(cell,) for cell in cells]
+    assert not any(block.interleaved for block in suite.blocks(cells))
+
+
+def test_interleaved_methods_share_a_block(load: Load) -> None:
+    assert blocks(load(SMALL + INTERLEAVED)) == [
+        [(method, batch_size, seed) for method in ("vanilla", "bn", "bnp")]
+        for batch_size in (16, 256)
+        for seed in (1, 2, 3)
+    ]
+    suite = load(SMALL + INTERLEAVED)
+    assert all(block.interleaved for block in suite.blocks(suite.cells(device="cpu", threads=1)))
+
+
+def test_two_axes_interleave_together(load: Load) -> None:
+    found = blocks(load(SMALL + INTERLEAVED.replace('"method"', '"method", "batch_size"')))
+    assert [len(block) for block in found] == [6, 6, 6]
+    assert [{seed for _, _, seed in block} for block in found] == [{1}, {2}, {3}]
+
+
+def test_an_axis_by_its_dotted_name(load: Load) -> None:
+    text = (
+        changed(SMALL, "seed = [1, 2, 3]", "optimizer.lr = [0.1, 0.5]") + '[measure]\ninterleave = ["optimizer.lr"]\n'
+    )
+    assert [len(block) for block in blocks(load(text))] == [2] * 6
+
+
+def test_what_an_override_gives_a_method_does_not_part_it_from_its_block(load: Load) -> None:
+    text = SMALL + '[[override]]\nwhen = { method = "bn" }\nset = { optimizer.lr = 0.5 }\n' + INTERLEAVED
+    assert [len(block) for block in blocks(load(text))] == [3] * 6
+
+
+def test_a_block_keeps_its_members_under_only(load: Load) -> None:
+    suite = load(SMALL + INTERLEAVED)
+    chosen = suite.cells(device="cpu", threads=1, only=["method=bn,bnp", "batch_size=16"])
+    assert [[c.label for c in block.cells] for block in suite.blocks(chosen)] == [["bn", "bnp"]] * 3
+
+
+@pytest.mark.parametrize(
+    ("members", "epoch", "turns"),
+    [
+        (1, 1, (0,)),
+        (1, 2, (0,)),
+        (2, 1, (0, 1)),
+        (2, 2, (1, 0)),
+        (3, 1, (0, 1, 2)),
+        (3, 2, (2, 1, 0)),
+        (3, 3, (0, 1, 2)),
+    ],
+)
+def test_turns(load: Load, members: int, epoch: int, turns: tuple[int, ...]) -> None:
+    cells = load(SMALL).cells(device="cpu", threads=1)[:members]
+    assert Block(cells, Measure()).turns(epoch) == turns
+
+
+def test_what_a_block_id_depends_on(load: Load) -> None:
+    cells = load(SMALL).cells(device="cpu", threads=1)[:3]
+    block = Block(cells, Measure())
+    assert len(block.id) == 12
+    assert int(block.id, 16) >= 0
+    same = [
+        Block(cells[::-1], Measure()),
+        Block(cells, Measure(interleave=("method",))),
+        Block(cells, Measure(warmup_epochs=0)),
+    ]
+    assert {other.id for other in same} == {block.id}
+    others = [
+        Block(cells[:2], Measure()),
+        Block(cells, Measure(warmup_epochs=1)),
+        Block(cells, Measure(interleave=("method",), interval=0.02)),
+        Block(cells, Measure(interleave=("method",), interval=0.02, max_epochs=50)),
+        Block(cells, Measure(interleave=("method",), interval=0.02, max_seconds=50.0)),
+        Block(cells, Measure(), Probe(layer="output")),
+        Block(cells, Measure(), Probe(layer="output", every=2)),
+    ]
+    assert len({block.id, *(other.id for other in others)}) == 8
+
+
+def test_a_golden_block_id() -> None:
+    """It changes with the rules of ids alone, and then every block is measured again."""
+    text = (
+        '{"batch_size":60,"dataset":{"kind":"digits"},"device":"cpu","engine":"eager","epochs":8,"method":{"kind":"%s"},'
+        '"network":{"hidden":[100,100],"kind":"fc"},"optimizer":{"kind":"sgd","lr":0.5},"threads":1}'
+    )
+    cells = tuple(Cell.from_canonical(text % kind) for kind in ("bn", "bnp"))
+    assert Block(cells, Measure(interleave=("method",), warmup_epochs=1)).id == "3bf897552d01"
+
+
+def test_measure_reads_a_share(load: Load) -> None:
+    text = SMALL + INTERLEAVED + 'interval = "2.5%"\nmax_epochs = 40\nmax_seconds = 60\n'
+    measure = load(text).measure
+    assert measure == Measure(interleave=("method",), interval=0.025, max_epochs=40, max_seconds=60.0)
+    assert load(text.replace('"2.5%"', "0.1")).measure.interval == 0.1

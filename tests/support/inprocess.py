@@ -1,0 +1,81 @@
+"""An executor that answers everything in this process, at once: what is put into it decides what a run measures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from bnpbench.execution.block import BlockRun
+from bnpbench.execution.executor import Worker
+from bnpbench.execution.messages import Done, Message, Preflight, RunBlock
+from bnpbench.execution.preflight import preflight
+from bnpbench.measure.step_costs import Costs
+
+Emit = Callable[[Message], None]
+
+
+def measured(request: RunBlock, emit: Emit) -> None:
+    """As ``run_block`` measures, without setting up this process for it."""
+    BlockRun(request, emit).run()
+
+
+class Answered:
+    """A run that is over as soon as it has begun."""
+
+    lost = False
+
+    def __init__(self, messages: list[Any]) -> None:
+        self._messages = messages
+
+    def alive(self) -> bool:
+        return False
+
+    def messages(self) -> Iterator[Any]:
+        yield from self._messages
+        self._messages = []
+
+    def join(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+    def death(self) -> str:
+        return "never alive"
+
+
+class InProcess:
+    """One worker, this process.
+
+    Args:
+        environment: as ``measure.environment.describe`` gives it.
+        run: answers a request; what it emits and ``Done`` are the run's messages.
+        costs: changes what preflight found.
+    """
+
+    device: Literal["cpu", "cuda"] = "cpu"
+    threads = 1
+
+    def __init__(
+        self,
+        environment: dict[str, Any],
+        run: Callable[[RunBlock, Emit], None] = measured,
+        costs: Callable[[Costs], Costs] = lambda costs: costs,
+    ) -> None:
+        self.environments = [environment]
+        self._run, self._costs = run, costs
+        self._workers = [Worker(None, environment, gpu=None)]
+
+    def workers(self) -> Sequence[Worker]:
+        return self._workers
+
+    def preflight(self, request: Preflight) -> dict[str, Costs]:
+        return {key: self._costs(costs) for key, costs in preflight(request).items()}
+
+    def start(self, worker: Worker, request: RunBlock, log: Path) -> Answered:
+        messages: list[Any] = []
+        self._run(request, messages.append)
+        return Answered([*messages, Done()])
+
+    def wait(self, runs: Sequence[Answered], timeout: float) -> None: ...
+
+    def close(self) -> None: ...
