@@ -6,7 +6,7 @@ import contextlib
 import io
 import os
 import sys
-from typing import Any, TextIO
+from typing import Any
 
 
 def open_missing() -> None:

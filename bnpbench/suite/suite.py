@@ -283,7 +283,7 @@ def _check_only(cells: tuple[Cell, ...], only: Sequence[str], words: Vocabulary)
                 raise SuiteError(f"--only {text}: {told}", closest=near)
 
 
-def _value(text: str, pattern: Any) -> Any:
+def _value(text: str, pattern: Any) -> object:
     """What a pattern of ``--only KEY=VALUE`` wants of the key."""
     for name in text.partition("=")[0].split("."):
         pattern = pattern[name.strip()]
