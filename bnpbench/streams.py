@@ -6,7 +6,7 @@ import contextlib
 import io
 import os
 import sys
-from typing import Any
+from typing import Any, TextIO
 
 
 def open_missing() -> None:
