@@ -8,6 +8,7 @@ from pathlib import Path
 from matplotlib.figure import Figure as Canvas
 
 from bnpbench.errors import BnpbenchError
+from bnpbench.files import fresh
 from bnpbench.report.figures.drawing import DPI, draw, style
 from bnpbench.report.figures.forest_drawing import draw_forest
 from bnpbench.report.figures.gather import figures
@@ -48,7 +49,7 @@ def _write(figure: Figure, colours: Mapping[str, Ink], folder: Path) -> list[Pat
         paths = []
         for extension, metadata in files.items():
             path = folder / f"{figure.name}.{extension}"
-            temporary = folder / f".{figure.name}.tmp"
+            temporary = fresh(folder / f".{figure.name}.tmp")
             drawn.savefig(temporary, format=extension, dpi=DPI, metadata=metadata)
             temporary.replace(path)
             paths.append(path)
