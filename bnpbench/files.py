@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import fcntl
 import functools
 import os
 import shutil
 import tempfile
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 _PREFIX = ".bnpbench-"  # and eight random characters
+_AFTER_SOCKETS = -200  # multiprocessing removes its own folder, which is in ours, at -100
 _LONGEST = 50  # bytes of the name of the folder for temporary files: a socket's, three names below, has room for 104
 
 
@@ -49,14 +50,14 @@ def private_folder() -> Path:
     while True:
         made = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
         if _locked(made, wait=True) is not None:  # else another process has just taken it for one that was left
-            atexit.register(_remove, made, os.getpid())
+            Finalize(None, shutil.rmtree, (made,), {"ignore_errors": True}, exitpriority=_AFTER_SOCKETS)
             return made
 
 
 def remove_private_folder() -> None:
     """Where there is one: for whoever ends the process otherwise than the interpreter does."""
     if private_folder.cache_info().currsize:
-        _remove(private_folder(), os.getpid())
+        shutil.rmtree(private_folder(), ignore_errors=True)
         private_folder.cache_clear()
 
 
@@ -73,8 +74,3 @@ def _locked(folder: Path, *, wait: bool) -> int | None:
             return descriptor
     os.close(descriptor)
     return None
-
-
-def _remove(folder: Path, owner: int) -> None:
-    if os.getpid() == owner:  # and not a fork of it
-        shutil.rmtree(folder, ignore_errors=True)

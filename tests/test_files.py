@@ -16,8 +16,11 @@ from bnpbench.files import appending, fresh
 from tests.command import environment
 
 HOLDING = """
-import sys
+import sys, tempfile
+from multiprocessing.util import get_temp_dir
 from bnpbench.files import private_folder
+tempfile.tempdir = str(private_folder())
+get_temp_dir()  # as for a forkserver
 (private_folder() / "file").touch()
 print(private_folder(), flush=True)
 sys.stdin.read()
@@ -59,6 +62,7 @@ def holding(place: Path) -> tuple[subprocess.Popen[str], Path]:
         env=environment({"TMPDIR": str(place)}),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
     )
     assert process.stdout is not None
@@ -82,7 +86,7 @@ def test_the_folder_of_a_process_that_was_killed_goes_with_the_next(place: Path)
     ended, third = holding(place)
     assert not second.exists()
     assert (first / "file").exists(), "its process is there"
-    ended.communicate()
+    assert ended.communicate() == ("", None), "nothing is said at the end"
     assert not third.exists()
     alive.communicate()
     assert not first.exists()
