@@ -54,8 +54,9 @@ def _answer(arguments: list[str], result: io.StringIO) -> int:
 
 def _deliver(text: str) -> int:
     try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        if text:  # else Python would write nothing, and a full disk refuses that, too
+            sys.stdout.write(text)
+            sys.stdout.flush()
     except BrokenPipeError:  # the reader of stdout has seen enough
         pass
     except OSError as error:

@@ -203,11 +203,11 @@ class BlockRun:
         path = self.checkpoint(member)
         random = random_state()
         try:
-            saved = state.load(path)
+            saved = state.load(path, member.trainer.state.most_bytes)
             if saved is None or saved.get("block") != self.request.block.id:
                 return
             rows, wall_seconds = checked_rows(saved["rows"], member.cell.key), float(saved["wall_seconds"])
-            probed = [dict(row) for row in saved["probed"]]
+            probed = checked_probed(saved["probed"], member.cell.key)
             set_random_state(saved["random"])
             member.trainer.state.resume_from(saved["state"])
         except Exception as error:  # whatever stands in a file that somebody else made
@@ -330,15 +330,31 @@ class BlockRun:
 
 
 def checked_rows(rows: Any, key: str) -> list[Row]:
-    """The epochs of a checkpoint. Raises DamagedState where they are not those of this cell, from the first on."""
+    """The epochs of a checkpoint.
+
+    Raises:
+        DamagedState: they are not those of this cell, from the first on.
+        ValueError, TypeError, OverflowError: they are no rows of ``epochs``.
+    """
+    from bnpbench.results.part import table_of  # brings pandas, which no other block needs
+    from bnpbench.results.schema import EPOCHS
+
     found = [dict(row) for row in rows]
     for epoch, row in enumerate(found, 1):
-        numbers = [value for name, value in row.items() if name not in ("key", "block") and value is not None]
         told = all(isinstance(row.get(name), float) for name in ("train_loss", "train_seconds", "test_accuracy"))
         if (row.get("key"), row.get("epoch")) != (key, epoch) or not told:
             raise state.DamagedState(f"it does not tell epoch {epoch} of this cell")
-        if not all(isinstance(number, int | float) for number in numbers):
-            raise state.DamagedState(f"its epoch {epoch} holds something else than numbers")
+    table_of(found, EPOCHS)
+    return found
+
+
+def checked_probed(rows: Any, key: str) -> list[Row]:
+    """What a checkpoint tells of steps. Raises ValueError, TypeError or OverflowError where these are no such rows."""
+    from bnpbench.results.part import table_of
+    from bnpbench.results.schema import STEPS
+
+    found = [dict(row) for row in rows]
+    table_of([{"key": key, **row} for row in found], STEPS)
     return found
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from bnpbench.errors import BnpbenchError, ResultsError, refused
 from bnpbench.execution.interruption import watch_parent
 from bnpbench.execution.messages import Describe, Done, Preflight, Profile, Refused, Request, RunBlock, Smoke
+from bnpbench.execution.pipe import Outbox
 from bnpbench.files import appending
 from bnpbench.streams import unfailing
 from bnpbench.suite import PluginFile, load_plugins
@@ -25,15 +26,15 @@ FAULT = 70  # exit code of a child that met an error of a kind that nobody fores
 LOG_BYTES = 2**20  # that a log may hold; of a longer one the beginning and the end stay
 
 
-def serve(channel: connection.Connection, pickled: bytes, plugins: tuple[PluginFile, ...], log: Path | None) -> None:
-    """Answer the pickled request on ``channel``; the last message is ``Done`` or ``Refused``.
+def serve(pipe: connection.Connection, pickled: bytes, plugins: tuple[PluginFile, ...], log: Path | None) -> None:
+    """Answer the pickled request through ``pipe``; the last message is ``Done`` or ``Refused``.
 
     The request may hold options that a plugin defines, so the plugins are loaded before it is read.
 
     What the machine refuses is an answer too, but to a block: that costs its cells, as any other error does, which is
     printed to the log and ends the process with the exit code FAULT.
     """
-    request = None
+    request, channel = None, Outbox(pipe)
     try:
         _prepare(log)
         if plugins:
@@ -50,7 +51,7 @@ def serve(channel: connection.Connection, pickled: bytes, plugins: tuple[PluginF
         os._exit(FAULT)
 
 
-def answer(channel: connection.Connection, request: Request[Any]) -> Any:
+def answer(channel: Outbox, request: Request[Any]) -> Any:
     """What a request asks for; sends messages on the way."""
     match request:
         case Describe(gpu):

@@ -6,7 +6,6 @@ import contextlib
 import multiprocessing
 import os
 import pickle
-import shutil
 import signal
 import sys
 import tempfile
@@ -24,10 +23,11 @@ from bnpbench.errors import BnpbenchError
 from bnpbench.execution import interruption
 from bnpbench.execution.child import FAULT, serve
 from bnpbench.execution.messages import Answer, Done, Pickled, Refused, Request
+from bnpbench.execution.pipe import Inbox
+from bnpbench.files import private_folder, remove_private_folder
 from bnpbench.streams import open_missing
 from bnpbench.suite import PluginFile
 
-SOCKET_BYTES = 100  # of a socket's address: 108 on Linux, 104 elsewhere
 # Without them glibc returns every temporary over 1 MB to the system, and its pages are faulted in anew each step.
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
 LOST = 255  # exit code that multiprocessing gives where it lost sight of a process
@@ -54,7 +54,8 @@ class Child:
 
     def __init__(self, request: Request[Any], plugins: tuple[PluginFile, ...] = (), log: Path | None = None) -> None:
         context = multiprocessing.get_context("forkserver")
-        self.channel, far_end = context.Pipe(duplex=False)
+        near_end, far_end = context.Pipe(duplex=False)
+        self.channel = Inbox(near_end)
         pickled = request.content if isinstance(request, Pickled) else pickle.dumps(request)
         arguments = (far_end, pickled, plugins, log)
         self.process: BaseProcess = context.Process(target=serve, args=arguments)
@@ -93,9 +94,7 @@ class Child:
 
     def messages(self) -> Iterator[Any]:
         """What has arrived and not been read yet; does not wait."""
-        with contextlib.suppress(EOFError, ConnectionResetError):
-            while self.channel.poll():
-                yield self.channel.recv()
+        return self.channel.messages()
 
     def join(self) -> None:
         """Wait a moment for the end of a process that has sent its last message: it may hang in what it still does."""
@@ -131,10 +130,9 @@ def start_forkserver(modules: Sequence[str] = ()) -> None:
 
 
 def _choose_folder() -> None:
-    """Let multiprocessing put its sockets below /tmp where the name of the temporary folder leaves no room for them."""
+    """Let multiprocessing put its sockets into this process's own folder, so that a kill leaves none for long."""
     before = tempfile.tempdir
-    if len(os.fsencode(tempfile.gettempdir())) > SOCKET_BYTES - len("/pymp-12345678/listener-12345678"):
-        tempfile.tempdir = "/tmp"
+    tempfile.tempdir = str(private_folder())
     try:
         get_temp_dir()
     finally:
@@ -166,7 +164,7 @@ def stop_forkserver() -> None:
     pid = getattr(forkserver._forkserver, "_forkserver_pid", None)
     if pid is not None:
         os.kill(pid, signal.SIGKILL)
-        shutil.rmtree(get_temp_dir(), ignore_errors=True)  # multiprocessing would at an exit of another kind
+    remove_private_folder()
 
 
 class ChildDied(BnpbenchError):
@@ -191,7 +189,7 @@ def ask(
     child = Child(request, plugins, log)
     try:
         while True:
-            connection.wait([child.channel, child.process.sentinel], LOOK_SECONDS)
+            connection.wait([child.channel.fileno(), child.process.sentinel], LOOK_SECONDS)
             interruption.check()
             alive = child.alive()
             for message in child.messages():
@@ -204,7 +202,7 @@ def ask(
                     case _:
                         told(message)
             if not alive:
-                text = f"the process that was asked for a {type(request).__name__} {child.death()}"
+                text = f"the process that was asked for a {type(request).__name__} was {child.death()}"
                 if child.process.exitcode == FAULT:
                     raise RuntimeError(text)
                 raise ChildDied(f"{text}; is the memory limited here, or does something else end processes?")

@@ -129,7 +129,7 @@ class Local:
         if not runs:
             time.sleep(timeout)
         else:
-            connection.wait([*(run.channel for run in runs), *(run.process.sentinel for run in runs)], timeout)
+            connection.wait([*(run.channel.fileno() for run in runs), *(run.process.sentinel for run in runs)], timeout)
 
     def close(self) -> None:
         """The forkserver stays, for the suite that may come next; it ends with this process."""

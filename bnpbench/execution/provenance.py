@@ -18,6 +18,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from bnpbench.files import private_folder
+
 GIT_SECONDS = 10.0  # that git may take over one question
 TEXT_BYTES = 4096  # of a file under .git that holds a line
 PACKED_BYTES = 64 * 2**20  # of packed-refs, which has a line for each branch and tag
@@ -89,7 +91,7 @@ class _Repository:
         what git wrote down; where only such files seem to differ nobody knows.
         """
         try:
-            with tempfile.TemporaryDirectory(prefix="bnpbench-git-") as made:
+            with tempfile.TemporaryDirectory(dir=private_folder()) as made:
                 return self._dirty(commit, Path(made))
         except OSError:
             return None

@@ -27,6 +27,7 @@ import torch.distributed as dist
 from bnpbench.execution.block import run_block
 from bnpbench.execution.interruption import watch_parent
 from bnpbench.execution.messages import FAILED, Finished, RunBlock
+from bnpbench.execution.pipe import Inbox, Outbox
 from bnpbench.training.parallel import Group
 
 RESTARTS = 3  # of one cell; a rank that dies again and again has a fault of its own
@@ -68,14 +69,14 @@ class _Ranks:
         self.file = kind(prefix="bnpbench-ranks-")
         store = FILES / str(self.file.fileno()) if FILES.exists() else Path(self.file.name)
         self.processes: list[BaseProcess] = []
-        self.channels: list[connection.Connection] = []
+        self.channels: list[Inbox] = []
         for rank in range(request.cells[0].settings.devices):
             near, far = context.Pipe(duplex=False)
             process = context.Process(target=_rank, args=(request, rank, store, far))
             process.start()
             far.close()
             self.processes.append(process)
-            self.channels.append(near)
+            self.channels.append(Inbox(near))
 
     def __enter__(self) -> _Ranks:
         return self
@@ -93,7 +94,7 @@ class _Ranks:
     def run(self, emit: Callable[[Any], None]) -> tuple[int, int] | None:
         """Pass messages on until the cell is finished; else the rank that died and its exit code."""
         while self.channels:
-            connection.wait([*self.channels, *self._sentinels()])
+            connection.wait([*(channel.fileno() for channel in self.channels), *self._sentinels()])
             for message in self._messages():
                 if not isinstance(message, Finished):
                     emit(message)
@@ -111,10 +112,8 @@ class _Ranks:
 
     def _messages(self) -> Iterator[Any]:
         for channel in list(self.channels):
-            try:
-                while channel.poll():
-                    yield channel.recv()
-            except (EOFError, OSError):  # it has ended, perhaps in the middle of a message
+            yield from channel.messages()
+            if channel.ended:  # the rank, perhaps in the middle of a message
                 self.channels.remove(channel)
                 channel.close()
 
@@ -135,11 +134,11 @@ class _Ranks:
             process.join(GRACE_SECONDS)
 
 
-def _rank(request: RunBlock, rank: int, store: Path, channel: connection.Connection) -> None:
+def _rank(request: RunBlock, rank: int, store: Path, pipe: connection.Connection) -> None:
     """One rank's process."""
     threading.Thread(target=watch_parent, daemon=True).start()
     settings = request.cells[0].settings
-    ranks = settings.devices
+    ranks, channel = settings.devices, Outbox(pipe)
 
     def tell(message: object) -> None:
         failed = isinstance(message, Finished) and message.row["status"] in FAILED

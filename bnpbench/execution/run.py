@@ -102,7 +102,8 @@ def _measure(
     _check_devices(executor, options, chosen)
     blocks = _sharded(suite.blocks(chosen), options.shard)
     own = {cell.key: block for block in suite.blocks(whole) for cell in block.cells}  # a part of one has another id
-    stores.refuse_newer(chosen)
+    document = suite.document(whole, epochs=options.epochs)
+    stores.refuse_newer(chosen, document)
 
     def finished(block: Block) -> bool:
         return stores.finished(block) or all(stores.finished(own[cell.key]) for cell in block.cells)
@@ -113,7 +114,7 @@ def _measure(
     todo = [cell for block in blocks if block.id not in done for cell in block.cells]
     costs = executor.preflight(Preflight(tuple(todo), options.data_dir, options.offline)) if todo else {}
     stores.create()
-    stores.first.write_suite(suite.document(whole, epochs=options.epochs))
+    stores.first.write_suite(document)
     return Sweep(stores, executor, options, costs, provenance(suite.path.parent), progress).run(blocks, done)
 
 

@@ -32,8 +32,14 @@ class Stores:
         for store in self.by_id.values():
             store.create()
 
-    def refuse_newer(self, cells: Iterable[Cell]) -> None:
-        """Raises ResultsError where a newer bnpbench wrote what a run of these cells would write over."""
+    def refuse_newer(self, cells: Iterable[Cell], document: Mapping[str, Any]) -> None:
+        """Raises ResultsError where a newer bnpbench wrote what a run of these cells would write over.
+
+        Args:
+            cells: of the run.
+            document: of their suite, as ``suite.json`` will hold it.
+        """
+        self.first.refuse_newer_suite(document)
         keys = [cell.key for cell in cells]
         for store in self.by_id.values():
             store.refuse_newer(keys)

@@ -17,6 +17,7 @@ from bnpbench.execution.children import ask, interpreter, start_forkserver
 from bnpbench.execution.executor import usable_cores
 from bnpbench.execution.messages import Describe, Preflight, Profile, Profiled
 from bnpbench.execution.precheck import check_cuda_only, check_data, check_device, device_index, resolve_device
+from bnpbench.files import private_folder
 from bnpbench.report.document import Chapter, Entry, Place, Section, Table
 from bnpbench.results.store import folder_name
 from bnpbench.suite import Cell, Suite
@@ -100,7 +101,7 @@ def sample(
     _check(suite, [cell], data_dir)
     made, reason = list[Path](), None
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as private:
+    with tempfile.TemporaryDirectory(dir=private_folder()) as private:
         request, end = Path(private) / "request", Path(private) / "end"
         pickled = pickle.dumps(Profile(cell, 50, data_dir, gpu, folder))
         request.write_bytes(pickle.dumps((suite.plugins, pickled)))
@@ -112,6 +113,7 @@ def sample(
             for command in [*native, [*record, "--", *work]]:
                 frames = "with native frames" if "--native" in command else "Python's frames"
                 tell(f"{cell.label}: {format}, {frames}: {SECONDS:g} s of steps, at most {PATIENCE:g} s with the start")
+                path.unlink(missing_ok=True)  # of an earlier command, or a stranger's link
                 code, told = _within(PATIENCE, command)
                 if code == 0 and path.is_file() and path.stat().st_size:
                     if not end.exists():  # a graph of the start alone

@@ -14,6 +14,7 @@ from torch.profiler import profile as torch_profile
 from bnpbench.datasets import storage
 from bnpbench.execution.messages import Profile, Profiled, Time
 from bnpbench.execution.process import configure
+from bnpbench.files import fresh
 from bnpbench.training.examples import examples_of
 from bnpbench.training.step import PHASES
 from bnpbench.training.trainer import Trainer
@@ -38,7 +39,7 @@ def profile(request: Profile) -> Profiled:
         if device.type == "cuda":
             torch.cuda.synchronize()
     request.trace.parent.mkdir(parents=True, exist_ok=True)
-    profiler.export_chrome_trace(str(request.trace))
+    profiler.export_chrome_trace(str(fresh(request.trace)))
     return _added_up(profiler, request.steps, device)
 
 

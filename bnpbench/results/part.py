@@ -55,18 +55,27 @@ def write_part(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema,
     """Writes and syncs a part under a name that nobody reads yet.
 
     Raises:
-        ValueError: a row has a key that the schema lacks.
+        ValueError, TypeError, OverflowError: the rows do not fit the schema, see ``table_of``.
         OSError: the disk is full, the folder read-only.
     """
-    if unknown := sorted({name for row in rows for name in row} - set(schema.names)):
-        raise ValueError(f"{path.parent.name} has no column {', '.join(unknown)}")
-    table = pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
+    table = table_of(rows, schema)
     # Small parts: dictionaries, statistics and a second schema would be most of the file and of its reading time.
     options = {"compression": "none", "use_dictionary": len(rows) > 100, "write_statistics": False}
     with pq.ParquetWriter(path, schema, store_schema=False, write_page_checksum=True, **options) as writer:
         writer.write_table(table)
         writer.add_key_value_metadata({**_text(schema.metadata), **metadata})
     sync(path)
+
+
+def table_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Rows as a table of results; what a row lacks is null.
+
+    Raises:
+        ValueError, TypeError, OverflowError: the schema has no such column, or no place for such a value in it.
+    """
+    if unknown := sorted({name for row in rows for name in row} - set(schema.names)):
+        raise ValueError(f"there is no column {', '.join(unknown)} beside {', '.join(schema.names[:3])}")
+    return pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
 
 
 @contextlib.contextmanager

@@ -23,6 +23,7 @@ from bnpbench.results.part import (
     NewerError,
     discard,
     promised_rows,
+    read_json,
     read_part,
     refuse_newer,
     replacing,
@@ -129,14 +130,23 @@ class Store:
             try:
                 refuse_newer(path)
             except NewerError as reason:
-                raise ResultsError(
-                    f"{path}: {reason}. Nothing was written: install that bnpbench, or choose another folder with --out"
-                ) from None
+                raise _newer(path, str(reason)) from None
+
+    def refuse_newer_suite(self, document: Row) -> None:
+        """Raises ResultsError where a newer bnpbench wrote the ``suite.json`` that this document would replace."""
+        path, ours = self._document, document.get("schema_version")
+        try:
+            theirs = read_json(path).get("schema_version")
+        except DamagedError:
+            return
+        if isinstance(theirs, int) and isinstance(ours, int) and theirs > ours:
+            raise _newer(path, f"schema_version {theirs}: a newer bnpbench wrote it, this one writes {ours}")
 
     def write_suite(self, document: Row) -> None:
         """Replaces ``suite.json``: the resolved suite and the keys of all its cells. Raises ResultsError."""
-        path = self.suite_folder / "suite.json"
+        path = self._document
         self.refuse_links()
+        self.refuse_newer_suite(document)
         with writing(self.suite_folder), _locked(path.with_name("suite.json.lock")):
             write_json(path, document)
 
@@ -337,6 +347,10 @@ class Store:
         table, metadata, _ = read_part(self._part(kind, key), kind)
         return table.num_rows if metadata.get("commit") == cell.get("commit") else 0
 
+    @property
+    def _document(self) -> Path:
+        return self.suite_folder / "suite.json"
+
     def _part(self, kind: str, key: str, suffix: str = "") -> Path:
         return self.folder / kind / f"{_safe(key)}{suffix}.parquet"
 
@@ -389,6 +403,12 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise _unwritable(error.filename or path, error) from error
+
+
+def _newer(path: Path, reason: str) -> ResultsError:
+    return ResultsError(
+        f"{path}: {reason}. Nothing was written: install that bnpbench, or choose another folder with --out"
+    )
 
 
 def _unwritable(place: Path | str, error: OSError) -> ResultsError:

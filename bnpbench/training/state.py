@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from bnpbench.methods.base import Preconditioner
 
 
+_ROWS_BYTES = 2**30  # of a checkpoint, for the rows of epochs and steps so far
+_COPIES = 8  # of the weights: those that optimizers keep are fewer
 _DIGEST = hashlib.sha256().digest_size
 
 
@@ -64,6 +66,11 @@ class TrainingState:
         self._restore_optimizer(taken["optimizer"])
         for name, generator in self.generators.items():
             generator.set_state(taken["generators"][name])
+
+    @property
+    def most_bytes(self) -> int:
+        """How many bytes a checkpoint with this state may have."""
+        return _ROWS_BYTES + _COPIES * sum(t.nbytes for t in (*self.model.parameters(), *self.model.buffers()))
 
     def resume_from(self, taken: dict[str, Any]) -> None:
         """``restore`` for what comes from a file.
@@ -125,15 +132,22 @@ def save(content: dict[str, Any], path: Path, temporary: Path) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def load(path: Path) -> dict[str, Any] | None:
+def load(path: Path, limit: int = _ROWS_BYTES) -> dict[str, Any] | None:
     """A checkpoint, or None where there is none. Loads tensors and plain values only, never code, nor what is packed.
+
+    Args:
+        path: of the checkpoint.
+        limit: bytes that are read; of a larger file nothing is.
 
     Raises:
         DamagedState: it is not what ``save`` wrote.
     """
     try:
-        if not stat.S_ISREG(path.lstat().st_mode):
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode):
             raise DamagedState("not a regular file")
+        if status.st_size > limit:
+            raise DamagedState(f"{status.st_size} bytes, more than the {limit} that are read")
         written = memoryview(path.read_bytes())
     except FileNotFoundError:
         return None

@@ -236,6 +236,7 @@ def test_nothing_there(tmp_path: Path) -> None:
         (["run"], "SUITE"),
         (["run", "nosuch"], "nosuch"),
         (["run", "tiny.toml", "--jobs", "0"], "--jobs"),
+        (["run", "tiny.toml", "-v"], "-v"),
         (["run", "tiny.toml", "--shard", "3/2"], "--shard 3/2"),
         (["run", "tiny.toml", "--only", "batch_size=7"], "batch_size"),
         (["compare", "."], "new"),

@@ -22,7 +22,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def undisturbed(prepared: Path) -> dict[str, Outcome]:
-    names = ("run failing", "report", "compare dearer")
+    names = ("run failing", "report", "report html", "report nothing", "compare dearer")
     return {name: trial(prepared, BY_NAME[name], {}) for name in names}
 
 
@@ -33,6 +33,8 @@ def undisturbed(prepared: Path) -> dict[str, Outcome]:
         ("run failing", {1: EARLY, 2: EARLY}),
         ("report", {1: EARLY}),
         ("report", {1: FULL}),
+        ("report html", {1: FULL}),
+        ("report nothing", {1: FULL}),
         ("compare dearer", {1: EARLY}),
         ("compare dearer", {1: FULL}),
     ],

@@ -57,6 +57,24 @@ def test_a_cell_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     assert finished(again)["message"] is None
 
 
+@pytest.mark.parametrize("target", ["treasure", "absent"])
+def test_a_state_is_written_through_no_link(target: str, tmp_path: Path) -> None:
+    """A folder of results may be a stranger's, and so may be the links in it."""
+    treasure, states = tmp_path / "treasure", tmp_path / "states"
+    treasure.write_text("dear")
+    undisturbed = ran(states)
+    (path,) = states.iterdir()
+    content = state.load(path)
+    assert content is not None
+    for link in (path, states / f".{content['block']}.tmp"):
+        link.unlink(missing_ok=True)
+        link.symlink_to(tmp_path / target)
+    assert_afresh(ran(states), undisturbed, path.name)
+    assert treasure.read_text() == "dear"
+    assert not (tmp_path / "absent").exists()
+    assert [(file.name, file.is_symlink()) for file in states.iterdir()] == [(path.name, False)]
+
+
 def without_state(content: Content) -> None:
     del content["state"]
 
@@ -93,6 +111,26 @@ def text_for_a_number(content: Content) -> None:
     content["rows"] = [{**row, "learning_rate": "fast"} for row in content["rows"]]
 
 
+def unknown_column(content: Content) -> None:
+    content["rows"] = [{**row, "planted": 1.0} for row in content["rows"]]
+
+
+def number_beyond_all(content: Content) -> None:
+    content["rows"] = [{**row, "examples": 2**70} for row in content["rows"]]
+
+
+def number_for_a_block(content: Content) -> None:
+    content["rows"] = [{**row, "block": 7} for row in content["rows"]]
+
+
+def probe_of_something_else(content: Content) -> None:
+    content["probed"] = [{"epoch": 1, "step": 1, "planted": 1.0}]
+
+
+def probe_of_text(content: Content) -> None:
+    content["probed"] = [{"epoch": 1, "step": "first"}]
+
+
 def no_random_state(content: Content) -> None:
     content["random"]["cpu"] = content["random"]["cpu"][:5]
 
@@ -107,6 +145,11 @@ MALFORMED = (
     rows_of_another_cell,
     rows_from_the_second_on,
     text_for_a_number,
+    unknown_column,
+    number_beyond_all,
+    number_for_a_block,
+    probe_of_something_else,
+    probe_of_text,
     no_random_state,
 )
 

@@ -1,17 +1,21 @@
-"""Where a cluster has room for workers, told from what Ray says of its nodes."""
+"""Where a cluster has room for workers, told from what Ray says of its nodes; what comes back from one."""
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from bnpbench import load_suite
 from bnpbench.errors import DeviceError
 from bnpbench.execution.cluster.connection import Node
-from bnpbench.execution.cluster.executor import device_of, places_on
-from bnpbench.execution.cluster.host import device_number
+from bnpbench.execution.cluster.executor import Remote, device_of, places_on
+from bnpbench.execution.cluster.host import Report, device_number
 from bnpbench.execution.executor import share
+from bnpbench.execution.messages import RunBlock
 from bnpbench.suite import Suite
 from tests.command import SUITE, suite
 
@@ -95,3 +99,30 @@ def test_the_cores_of_a_machine_are_shared_out(
 ) -> None:
     environment = {"hardware": {"cores": cores}, "details": {"affinity": affinity}}
     assert [share(environment, place, places) for place in range(places)] == shares
+
+
+def test_what_comes_back_from_a_node_is_written_through_no_link(tmp_path: Path) -> None:
+    treasure, states, log = tmp_path / "treasure", tmp_path / "checkpoints", tmp_path / "log"
+    treasure.write_text("dear")
+    states.mkdir()
+    (block,) = load(tmp_path).blocks(load(tmp_path).cells(device="cpu", threads=1, only=["method=bnp", "seed=1"]))
+    key = block.cells[0].key
+    for path in (log, states / f"{key}.pt", states / f".{block.id}.tmp"):
+        path.symlink_to(treasure)
+    asked: list[Any] = []
+
+    def ask(actor: Any, method: str, *arguments: Any) -> Future[Report]:
+        asked.append(arguments)
+        answer: Future[Report] = Future()
+        answer.set_result(Report(checkpoints={key: b"state"}, death="ended", log=b"printed"))
+        return answer
+
+    request = RunBlock(block, block.cells, {}, None, states, False, None, 0, "log")
+    member = SimpleNamespace(actor=None, description=SimpleNamespace(folder=Path("there")))
+    remote = Remote(SimpleNamespace(ask=ask), member, lambda member: None, request, log)  # type: ignore[arg-type]
+    assert asked[0][1] == {}, "a link is no state"
+    assert not remote.alive()
+    assert treasure.read_text() == "dear"
+    assert (states / f"{key}.pt").read_bytes() == b"state"
+    assert log.read_bytes() == b"printed"
+    assert not any(path.is_symlink() for path in (log, *states.iterdir()))

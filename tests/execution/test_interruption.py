@@ -242,3 +242,40 @@ def test_a_child_that_has_answered_but_does_not_end_is_ended(tmp_path: Path) -> 
     assert set(read_results(tmp_path / "results").cells.status) == {"ok"}
     (log,) = tmp_path.glob("results/tiny/*/logs/*.log")
     assert log.stat().st_size < 2**20
+
+
+STOPPED = """
+import os, pickle, signal
+from typing import Literal
+from bnpbench import MethodPlugin
+
+
+class Stopped(MethodPlugin):
+    kind: Literal["stopped"]
+
+    def layer(self, features, spatial_dims, site):
+        from torch import nn
+        from bnpbench.execution.messages import Epoch
+        from bnpbench.execution.pipe import Outbox
+
+        def half(outbox, message):
+            if isinstance(message, Epoch):
+                pickled = pickle.dumps(message)
+                os.write(outbox.pipe.fileno(), len(pickled).to_bytes(8, "big") + pickled[:9])
+                os.kill(os.getpid(), signal.SIGSTOP)
+            send(outbox, message)
+
+        send, Outbox.send = Outbox.send, half
+        return nn.Identity()
+"""
+
+
+def test_a_child_that_is_stopped_in_the_middle_of_a_message_is_ended(tmp_path: Path) -> None:
+    """The run waited for the rest of it, whatever --timeout said."""
+    (tmp_path / "stopped.py").write_text(STOPPED)
+    text = SUITE.replace('method = ["vanilla", "bnp"]\nseed = [1, 2]', 'method = ["stopped"]').replace(
+        'name = "tiny"', 'name = "tiny"\nplugins = ["stopped.py"]'
+    )
+    done = bnpbench("run", suite(tmp_path, text), "--allow-plugins", "--timeout", "5", cwd=tmp_path, timeout=100)
+    assert done.returncode == 3, done.stderr
+    assert set(read_results(tmp_path / "results").cells.status) == {"timeout"}

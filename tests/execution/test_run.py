@@ -209,6 +209,19 @@ def test_results_of_a_newer_bnpbench_are_refused_before_anything_runs(
     assert {file: file.read_bytes() for file in out.rglob("*") if file.is_file()} == before
 
 
+def test_a_suite_document_of_a_newer_bnpbench_is_refused_before_anything_runs(
+    interleaved: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(interleaved, out)
+    (path,) = out.glob("*/suite.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "schema_version": 2}))
+    before = {file: file.read_bytes() for file in out.rglob("*") if file.is_file()}
+    with pytest.raises(ResultsError, match="schema_version 2: a newer bnpbench wrote it, this one writes 1"):
+        run_suite(load_suite(write(tmp_path, INTERLEAVED)), out, fresh=True)
+    assert {file: file.read_bytes() for file in out.rglob("*") if file.is_file()} == before
+
+
 IN_TURN = SUITE.replace("seed = [1, 2]\n", "") + '[measure]\ninterleave = ["method"]\n'
 
 

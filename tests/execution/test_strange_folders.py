@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import SUITE, bnpbench, environment, suite
+from tests.raynodes import RAY
 from tests.support.plugins import PLUGIN
 from tests.support.plugins import SUITE as PLUGIN_SUITE
 
@@ -100,6 +101,24 @@ def test_a_compiled_cell_imports_nothing_of_the_folder(start: tuple[list[str], P
         [*command, "run", path, "--only", "method=bnp", "--seeds", "1"], cwd=folder, capture_output=True,
         env=environment({"TORCHINDUCTOR_CACHE_DIR": str(folder.parent / "compiled")}), text=True, check=False,
     )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert not witness.exists(), witness.read_text()
+
+
+@pytest.mark.alone
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(not RAY.exists(), reason="Ray is not installed: pip install -e '.[cluster]'")
+def test_nor_does_a_worker_of_a_cluster(start: tuple[list[str], Path, Path]) -> None:
+    """Ray has workers look first in what was the current folder when a run connected."""
+    command, folder, witness = start
+    done = subprocess.run(
+        [*command, "run", suite(folder), "--cluster", "local"],
+        cwd=folder,
+        env=environment(None),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert not witness.exists(), witness.read_text()
 

@@ -33,10 +33,13 @@ seed = [1, 2]
 
 def test_two_methods_side_by_side_and_a_trace(tmp_path: Path) -> None:
     suite(tmp_path, SUITE, "small.toml")
+    (tmp_path / "profile").mkdir()
+    (tmp_path / "profile" / "bn-64.trace.json").symlink_to(tmp_path / "elsewhere")
     done = bnpbench(
         "profile", "small.toml", "--only", "batch_size=64", "--compare", "bn,bnp", "--format", "json", cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "elsewhere").exists()
     (chapter,) = json.loads(done.stdout)
     phases, operators = chapter["sections"][0]["tables"]
     milliseconds = {(r["method"], r["quantity"].partition(",")[0]): r["value"] for r in phases["records"]}
@@ -112,8 +115,10 @@ def test_a_profiler_that_does_not_end_is_ended_with_its_children(
     monkeypatch.setattr(inspection, "_check", lambda *arguments: None)
     monkeypatch.setattr(inspection, "PATIENCE", 0.5)
     said: list[str] = []
+    (tmp_path / "bnp-64.svg").symlink_to(tmp_path / "elsewhere")
     files, reason = inspection.sample(loaded, cell, None, 0, tmp_path, said.append)
     assert files == []
+    assert not (tmp_path / "bnp-64.svg").is_symlink()
     assert reason is not None
     assert "did not end within 0.5 s" in reason
     lines = asked.read_text().splitlines()

@@ -323,6 +323,21 @@ def test_the_suite_document_is_replaced_whole(tmp_path: Path) -> None:
     assert sorted(path.name for path in kept.suite_folder.iterdir()) == ["0123456789ab", "suite.json"]
 
 
+def test_a_newer_suite_document_stays(tmp_path: Path) -> None:
+    """It was replaced without a word where no part beside it was a newer one's."""
+    kept = store(tmp_path)
+    kept.write_suite({"schema_version": 2, "name": "made"})
+    before = (kept.suite_folder / "suite.json").read_bytes()
+    told = "schema_version 2: a newer bnpbench wrote it, this one writes 1. Nothing was written: install that bnpbench"
+    with pytest.raises(ResultsError, match=rf"suite\.json: {told}"):
+        kept.write_suite({"schema_version": 1, "name": "made"})
+    assert (kept.suite_folder / "suite.json").read_bytes() == before
+    kept.write_suite({"schema_version": 2, "name": "again"})
+    for text in ("[]", '{"schema_version": "9"}', '{"schema_version": 1}', "x"):  # nobody's
+        (kept.suite_folder / "suite.json").write_text(text)
+        kept.write_suite({"schema_version": 1, "name": "made"})
+
+
 def of_a_newer_schema(path: Path) -> bytes:
     """The part as a bnpbench to come may write it: another version, another column."""
     file = pq.ParquetFile(path)

@@ -18,6 +18,7 @@ from bnpbench.errors import BnpbenchError
 from bnpbench.execution.child import shorten
 from bnpbench.execution.children import Child, ask, start_forkserver, stop_forkserver
 from bnpbench.execution.messages import Describe, Done, Pickled, Refused
+from bnpbench.files import private_folder
 from bnpbench.suite import PluginFile
 
 RAYS = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")  # what Ray sets for an actor; a local run has the machine's own
@@ -74,7 +75,7 @@ class Host:
             os.environ.pop(name, None)
             if name in environment:
                 os.environ[name] = environment[name]
-        self.folder = Path(tempfile.mkdtemp(prefix="bnpbench-"))
+        self.folder = Path(tempfile.mkdtemp(dir=private_folder()))
         self.plugins = tuple(self._install(file, content) for file, content in plugins)
         self.child: Child | None = None
         self.listening = threading.Lock()
@@ -108,7 +109,7 @@ class Host:
         """Wait for news of the running request."""
         assert self.child is not None
         with self.listening:
-            while not connection.wait([self.child.channel, self.child.process.sentinel], LOOK_SECONDS):
+            while not connection.wait([self.child.channel.fileno(), self.child.process.sentinel], LOOK_SECONDS):
                 shorten(self._log)
                 if found := self._new_checkpoints():
                     return Report(checkpoints=found)

@@ -23,6 +23,7 @@ from matplotlib.font_manager import findfont, get_font
 from matplotlib.lines import Line2D
 
 from bnpbench.errors import BnpbenchError
+from bnpbench.files import fresh
 from bnpbench.methods.base import Ink
 from bnpbench.report.data import views
 from bnpbench.report.figures import figures
@@ -441,7 +442,7 @@ def _write(figure: Figure, colours: Mapping[str, Ink], folder: Path) -> list[Pat
         paths = []
         for extension, metadata in files.items():
             path = folder / f"{figure.name}.{extension}"
-            temporary = folder / f".{figure.name}.tmp"
+            temporary = fresh(folder / f".{figure.name}.tmp")
             drawn.savefig(temporary, format=extension, dpi=DPI, metadata=metadata)
             temporary.replace(path)
             paths.append(path)

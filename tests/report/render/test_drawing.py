@@ -144,6 +144,21 @@ def test_same_bytes(make: Callable[..., Made], tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == sorted(path.name for path in first)
 
 
+def test_figures_are_written_through_no_link(make: Callable[..., Made], tmp_path: Path) -> None:
+    """The folder may be a stranger's, and so may be the links in it."""
+    made = make()
+    made.cell("bn", 16, 1, epochs([1.0] * 3, [0.5] * 3, train_loss=[1.0, 0.9, 0.8]))
+    treasure, folder = tmp_path / "treasure", tmp_path / "figures"
+    treasure.write_text("dear")
+    for path in write_figures(made.read(), folder):
+        path.unlink()
+        path.symlink_to(treasure)
+        (folder / f".{path.stem}.tmp").unlink(missing_ok=True)
+        (folder / f".{path.stem}.tmp").symlink_to(treasure)
+    assert not any(path.is_symlink() for path in write_figures(made.read(), folder))
+    assert treasure.read_text() == "dear"
+
+
 def test_svg_needs_nothing_else(make: Callable[..., Made], tmp_path: Path) -> None:
     """No font, no image, no script from elsewhere; nothing of the label is markup."""
     made = make()

@@ -1,0 +1,52 @@
+"""Messages through a pipe whose writer may be killed or stopped in the middle of one."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import threading
+from multiprocessing.connection import Connection
+
+from bnpbench.execution.pipe import Inbox, Outbox
+
+
+def ends() -> tuple[Inbox, Connection]:
+    near, far = multiprocessing.Pipe(duplex=False)
+    return Inbox(near), far
+
+
+def test_messages_arrive_in_their_order_whatever_their_size() -> None:
+    inbox, far = ends()
+    sent = [1, "two", b"x" * 3_000_000, None, {"five": [5.0]}]
+
+    def send() -> None:
+        for message in sent:
+            Outbox(far).send(message)
+        far.close()
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    arrived = []
+    while not inbox.ended:
+        arrived += inbox.messages()
+    sender.join()
+    assert arrived == sent
+    inbox.close()
+
+
+def test_the_rest_of_a_message_is_not_waited_for() -> None:
+    """A process that was stopped in the middle of one kept its reader waiting, whatever --timeout said."""
+    inbox, far = ends()
+    pickled = pickle.dumps("second")
+    framed = len(pickled).to_bytes(8, "big") + pickled
+    Outbox(far).send("first")
+    for place in range(len(framed)):
+        os.write(far.fileno(), framed[place : place + 1])
+        assert list(inbox.messages()) == (["first"] if place == 0 else ["second"] if place == len(framed) - 1 else [])
+        assert not inbox.ended
+    os.write(far.fileno(), framed[:9])
+    far.close()
+    assert list(inbox.messages()) == []  # it was killed
+    assert inbox.ended
+    inbox.close()
