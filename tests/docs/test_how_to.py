@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from bnpbench import read_results
+from bnpbench.report import figures, render, tables
+from bnpbench.report.data import views
 from tests.command import bnpbench
+from tests.support.made_results import Made, epochs
 
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 FILE = re.compile(r"`([\w.]+\.(?:py|toml))`[^`]*:\n\n```\w+\n(.*?)```", re.DOTALL)
@@ -28,9 +31,9 @@ def files(page: str) -> dict[str, str]:
     ],
 )
 def test_what_a_page_shows_runs(page: str, methods: set[str], tmp_path: Path) -> None:
-    shown = files(page)
-    assert len(shown) == 2
-    for name, text in shown.items():
+    parts = files(page)
+    assert len(parts) == 2
+    for name, text in parts.items():
         (tmp_path / name).write_text(text)
     (command,) = re.findall(r"```sh\nbnpbench (.*)\n```", (PAGES / f"{page}.md").read_text())
     done = bnpbench(*command.split(), cwd=tmp_path)
@@ -38,3 +41,34 @@ def test_what_a_page_shows_runs(page: str, methods: set[str], tmp_path: Path) ->
     cells = read_results(tmp_path / "results").cells
     assert set(cells.label) == methods
     assert set(cells.status) == {"ok"}
+
+
+def shown(page: str) -> dict[str, object]:
+    """What the only file of a page defines."""
+    ((name, text),) = files(page).items()
+    found: dict[str, object] = {}
+    exec(compile(text, name, "exec"), found)
+    return found
+
+
+def test_a_table_is_a_function_and_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "SECTIONS", (*tables.SECTIONS, shown("table")["memory"]))
+    made = Made(tmp_path)
+    made.cell("vanilla", rows=epochs([1.0]))
+    assert "Peak memory" not in render(made.read())
+    for seed, mebibytes in ((1, 3), (2, 5)):
+        made.cell("bnp", seed=seed, rows=epochs([1.0]), peak_memory_bytes=mebibytes * 2**20)
+    text = render(made.read())
+    assert "## Peak memory" in text
+    assert "5.0 (3.0–5.0)" in text
+    assert "– (not measured)" in text
+    assert "peak memory,,bnp,16,peak_memory_mib,5.0,3.0,5.0,2," in render(made.read(), "csv")
+
+
+def test_a_figure_is_a_function_and_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "FIGURES", (*figures.FIGURES, shown("figure")["rates"]))
+    made = Made(tmp_path)
+    made.cell("bnp", rows=epochs([1.0] * 2, learning_rate=[0.1, 0.01]))
+    (figure,) = (figure for figure in figures.figures(views(made.read())) if figure.kind == "rates")
+    assert [curve.y for panel in figure.panels for curve in panel.curves] == [(0.1, 0.01)]
+    assert figure.name == "made-rates"
