@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bnpbench.methods.preconditioning import Training
     from bnpbench.networks.base import NetworkPlugin
     from bnpbench.optimizers.base import OptimizerPlugin
-    from bnpbench.report import compare
+    from bnpbench.report.compare import compare
     from bnpbench.results import Results, read_results
     from bnpbench.schedules.base import SchedulePlugin
     from bnpbench.sites import Misfit, Normalization, Site
@@ -45,7 +45,7 @@ _HOMES = {
     "Site": "bnpbench.sites",
     "Suite": "bnpbench.suite",
     "Training": "bnpbench.methods.preconditioning",
-    "compare": "bnpbench.report",
+    "compare": "bnpbench.report.compare",
     "load_suite": "bnpbench.suite",
     "read_results": "bnpbench.results",
     "run_suite": "bnpbench.execution.run",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -33,6 +33,11 @@ class Kinded(Options):
     def name(cls) -> str | None:
         """The name that a suite writes; None for a base class."""
         return next(iter(get_args(stripped(hints(cls)["kind"]))), None)
+
+    @classmethod
+    def made(cls, **options: object) -> Self:
+        """One of this kind, with these options and the defaults of the others."""
+        return cls.model_validate({"kind": cls.name(), **options})
 
 
 @cache

@@ -101,6 +101,25 @@ def built_in() -> Registry:
     return Registry(sorted(classes, key=lambda cls: str(cls.name())))
 
 
+def methods_built_in() -> dict[str, type[MethodPlugin]]:
+    """Kind → class of the methods that ship with bnpbench."""
+    known = built_in().kinds(MethodPlugin)
+    return {kind: cls for kind, cls in known.items() if issubclass(cls, MethodPlugin)}
+
+
+@cache
+def baselines() -> tuple[str, ...]:
+    """The kinds of methods that ratios are taken over: first that of a network as it is."""
+    places = {cls.baseline: kind for kind, cls in methods_built_in().items() if cls.baseline is not None}
+    return tuple(places[place] for place in sorted(places))
+
+
+@cache
+def subject() -> str:
+    """The kind of the method whose costs are set against the last baseline's."""
+    return next(kind for kind, cls in methods_built_in().items() if cls.subject)
+
+
 def ships(cls: type[Kinded]) -> bool:
     """Whether a class is one of bnpbench and no plugin's."""
     return built_in().kinds(base_of(cls)).get(str(cls.name())) is cls

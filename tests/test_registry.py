@@ -10,18 +10,18 @@ from typing import Any, Literal
 import pytest
 
 import bnpbench
-from bnpbench import MethodPlugin, NetworkPlugin, load_suite, run_suite
+from bnpbench import Ink, MethodPlugin, NetworkPlugin, Results, load_suite, run_suite
 from bnpbench.datasets.base import DatasetPlugin
 from bnpbench.errors import DataError, SuiteError
 from bnpbench.optimizers.base import OptimizerPlugin
-from bnpbench.registry import BASES, base_of, built_in, noun, ships
+from bnpbench.registry import BASES, base_of, built_in, methods_built_in, noun, ships
+from bnpbench.report.data import views
+from bnpbench.report.figures import inks
 
 PACKAGE = Path(bnpbench.__file__).parent
-KINDS = [
-    (base, kind)
-    for base in (MethodPlugin, NetworkPlugin, DatasetPlugin, OptimizerPlugin)
-    for kind in built_in().kinds(base)
-]
+KINDS = {
+    kind for base in (MethodPlugin, NetworkPlugin, DatasetPlugin, OptimizerPlugin) for kind in built_in().kinds(base)
+}
 
 
 class Named(MethodPlugin):
@@ -149,23 +149,41 @@ def own(tmp_path: Path, methods: str) -> Any:
     return load_suite(tmp_path / "own.toml", allow_plugins=True)
 
 
+def losses_of(results: Results) -> dict[str, Any]:
+    """Label to the losses of its epochs."""
+    told = ["epoch", "train_loss", "train_accuracy", "test_loss"]
+    epochs = results.epochs.merge(results.cells[["key", "label"]], on="key")
+    return {label: of_it[told].reset_index(drop=True) for label, of_it in epochs.groupby("label")}
+
+
 def test_one_file_adds_a_method_with_a_layer_a_decay_a_cost_and_a_colour(tmp_path: Path) -> None:
-    results = run_suite(own(tmp_path, '"vanilla", "shifted", { kind = "shifted", decay = 50 }'), tmp_path / "out")
+    results = run_suite(own(tmp_path, '"vanilla", "shifted", { kind = "shifted", decay = 2.5 }'), tmp_path / "out")
     cells = results.cells.set_index("label")
     assert set(cells.status) == {"ok"}
     assert cells.flops_method_predicted["shifted"] == 90
     assert cells.parameters["shifted"] == cells.parameters["vanilla"] + 5 + 4
-    last = results.epochs[results.epochs.epoch == 2].set_index("label").train_loss
-    assert last["shifted"] != last["shifted(decay=50)"]
+    losses = losses_of(results)
+    assert not losses["shifted"].equals(losses["shifted(decay=2.5)"])
+
+
+def test_a_report_draws_a_method_of_ones_own_in_its_own_colour(tmp_path: Path) -> None:
+    results = run_suite(own(tmp_path, '"vanilla", "shifted"'), tmp_path / "out")
+    drawn = inks(views(results))
+    assert drawn["shifted"] == Ink("#123456", "#654321", "*")
+    assert drawn["vanilla"] == methods_built_in()["vanilla"].ink
+
+
+@pytest.mark.parametrize(
+    "entry", [None, 3, {}, {"light": "red", "dark": "#000000", "marker": "o"}, {"light": "#000000", "dark": "#000000"}]
+)
+def test_an_ink_of_a_stranger_that_cannot_be_drawn_is_none(entry: Any) -> None:
+    assert Ink.read(entry) is None
 
 
 def test_a_method_with_nothing_but_the_word_has_bnps_gradients(tmp_path: Path) -> None:
     results = run_suite(own(tmp_path, '"bnp", "conditioned"'), tmp_path / "out")
-    told = ["epoch", "train_loss", "train_accuracy", "test_loss"]
-    of_bnp, of_ours = (
-        results.epochs[results.epochs.label == label][told].reset_index(drop=True) for label in ("bnp", "conditioned")
-    )
-    assert of_bnp.equals(of_ours)
+    losses = losses_of(results)
+    assert losses["bnp"].equals(losses["conditioned"])
 
 
 def test_a_method_that_does_nothing_is_refused(tmp_path: Path) -> None:

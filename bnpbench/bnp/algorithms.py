@@ -324,8 +324,6 @@ def _sum_of_rows(rows: Tensor) -> Tensor:
 
 
 def _larger(first: float | Tensor, second: float | Tensor) -> float | Tensor:
-    if isinstance(first, Tensor) and isinstance(second, Tensor):
-        return torch.maximum(first, second)
     if isinstance(first, Tensor):
-        return first.clamp(min=second)
+        return torch.maximum(first, second) if isinstance(second, Tensor) else first.clamp(min=second)
     return second.clamp(min=first) if isinstance(second, Tensor) else max(first, second)

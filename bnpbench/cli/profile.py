@@ -46,7 +46,7 @@ def profile(
     from bnpbench.cli.output import make_folder
     from bnpbench.execution.precheck import device_index
     from bnpbench.profiling import inspection
-    from bnpbench.report.document import RENDERERS
+    from bnpbench.report.render.text import RENDERERS
     from bnpbench.suite import load_suite
 
     if format.value not in RENDERERS:

@@ -50,7 +50,7 @@ def report(
     if figures is not None:
         _draw(results, figures)
     if format is Format.html:
-        from bnpbench.report.page import render_page
+        from bnpbench.report.render.page import render_page
 
         text = render_page(results, places, output.parent if output else Path())
     else:
@@ -60,7 +60,7 @@ def report(
 
 
 def _draw(results: Results, folder: Path) -> None:
-    from bnpbench.report.figures import write_figures
+    from bnpbench.report.render.drawing import write_figures
 
     written = write_figures(results, folder)
     drawn = f"{len(written)} files of figures in {folder}" if written else "no figures: nothing in here can be drawn"

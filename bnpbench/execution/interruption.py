@@ -8,7 +8,8 @@ import signal
 import threading
 from collections.abc import Iterator
 from multiprocessing import connection, parent_process
-from typing import Any, NoReturn
+from types import FrameType
+from typing import NoReturn
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
@@ -42,7 +43,7 @@ def check() -> None:
         raise Stopped(_first)
 
 
-def _stop(number: int, frame: Any) -> NoReturn:
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
     global _first
     _first = number if _first is None else _first
     raise Stopped(number)
@@ -60,7 +61,7 @@ def uninterrupted() -> Iterator[None]:
         return
     arrived: list[int] = []
 
-    def remember(number: int, frame: Any) -> None:
+    def remember(number: int, frame: FrameType | None) -> None:
         arrived.append(number)
 
     before = {number: signal.signal(number, remember) for number in SIGNALS}

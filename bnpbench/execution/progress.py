@@ -6,7 +6,7 @@ import math
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from bnpbench.results import differing, telling, told
@@ -56,7 +56,7 @@ class Reporter(Silent):
     An epoch takes as long as those measured with its batch size took, or with the nearest that was measured.
     """
 
-    def __init__(self, now: Any = time.monotonic) -> None:
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self.now = now
         self.begin: float | None = None
         self.line = "no epoch yet"
@@ -149,7 +149,7 @@ class Reporter(Silent):
 class Lines(Reporter):
     """Plain lines on stderr: one a cell, and one a minute."""
 
-    def __init__(self, now: Any = time.monotonic) -> None:
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__(now)
         self.said = self.now()
 
@@ -175,7 +175,7 @@ class Lines(Reporter):
 class Live(Reporter):
     """A progress bar and a status line on a terminal."""
 
-    def __init__(self, now: Any = time.monotonic) -> None:
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__(now)
         from rich.console import Console
         from rich.live import Live as RichLive

@@ -141,7 +141,7 @@ def _rank(request: RunBlock, rank: int, store: Path, channel: connection.Connect
     settings = request.cells[0].settings
     ranks = settings.devices
 
-    def tell(message: Any) -> None:
+    def tell(message: object) -> None:
         failed = isinstance(message, Finished) and message.row["status"] in FAILED
         if rank == 0 or failed:
             channel.send(message)
@@ -175,7 +175,7 @@ def _forget_checkpoint(request: RunBlock) -> None:
         (request.checkpoints / f"{request.cells[0].key}.pt").unlink(missing_ok=True)
 
 
-def _noted(message: Any, deaths: list[str]) -> Any:
+def _noted(message: object, deaths: list[str]) -> object:
     """The message; a finished cell's says what it went through."""
     if not (isinstance(message, Finished) and deaths):
         return message

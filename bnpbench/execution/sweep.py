@@ -215,7 +215,7 @@ class Sweep:
             limit = f"{self.options.timeout:g} s a cell"
             self._died(job, "timeout", f"not done after {limit}; raise --timeout or shorten the cell")
 
-    def _take(self, job: Job, message: Any) -> None:
+    def _take(self, job: Job, message: object) -> None:
         match message:
             case Epoch(key, row):
                 rows = job.epochs.setdefault(key, [])

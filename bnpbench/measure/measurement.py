@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 class Step(NamedTuple):
@@ -31,7 +31,7 @@ MEASUREMENT = max(STEPS)
 """Raised by any commit that can move a measured number; results of different values never share a table."""
 
 
-def moved_seconds(one: Any, other: Any) -> str | None:
+def moved_seconds(one: object, other: object) -> str | None:
     """Why seconds of two values cannot be compared; None where they can.
 
     Args:
@@ -39,7 +39,8 @@ def moved_seconds(one: Any, other: Any) -> str | None:
     """
     if one == other:
         return None
-    if any(type(value) is not int or value not in (1, *STEPS) for value in (one, other)):
+    known = [value for value in (one, other) if isinstance(value, int) and value in (1, *STEPS)]
+    if len(known) < 2 or bool in map(type, known):
         return "this version does not know what changed between them"
-    between = range(min(one, other) + 1, max(one, other) + 1)
+    between = range(min(known) + 1, max(known) + 1)
     return "; ".join(STEPS[value].what for value in between if STEPS[value].seconds) or None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
@@ -14,6 +15,10 @@ from bnpbench.sites import Misfit, Site, single_row
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+
+
+MARKERS = frozenset("osD^vPXph<>*dH.8")
+"""Those of matplotlib's markers that every figure can draw."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,21 @@ class Ink:
     light: str
     dark: str
     marker: str
+
+    @classmethod
+    def read(cls, entry: object) -> Ink | None:
+        """What a ``suite.json`` holds of an ink; None where it holds none that can be drawn.
+
+        Args:
+            entry: JSON data, possibly of a stranger.
+
+        Returns:
+            An ink, or None.
+        """
+        told = entry if isinstance(entry, dict) else {}
+        light, dark, marker = (str(told.get(name)) for name in ("light", "dark", "marker"))
+        fine = all(re.fullmatch("#[0-9a-fA-F]{6}", colour) for colour in (light, dark)) and marker in MARKERS
+        return cls(light, dark, marker) if fine else None
 
 
 @dataclass(frozen=True)
@@ -91,12 +111,14 @@ class MethodPlugin(Kinded):
         one_device: it takes statistics of the whole batch, which none of several devices sees.
         ink: its colours and marker in figures; None: the next spare ones.
         baseline: its place among the methods that ratios are taken over, from 0; None: it is none of them.
+        subject: whether it is the one that growing costs are set against the last of these, to find where they cross.
     """
 
     preconditioned: ClassVar[bool] = False
     one_device: ClassVar[bool] = False
     ink: ClassVar[Ink | None] = None
     baseline: ClassVar[int | None] = None
+    subject: ClassVar[bool] = False
     label: str | None = Field(default=None, min_length=1, max_length=60)  # how tables call it; not a setting
 
     # --- what it does -------------------------------------------------------------------------

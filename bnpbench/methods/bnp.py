@@ -15,6 +15,7 @@ class Bnp(MethodPlugin, Preconditioning):
     """Batch normalization preconditioning (Lange, Helfrich and Ye 2022) of a network without normalization."""
 
     preconditioned: ClassVar[bool] = True
+    subject: ClassVar[bool] = True
     ink: ClassVar[Ink] = Ink("#d55e00", "#f5853f", "D")
     kind: Literal["bnp"]
 

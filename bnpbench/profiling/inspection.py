@@ -17,7 +17,7 @@ from bnpbench.execution.children import ask, interpreter, start_forkserver
 from bnpbench.execution.executor import usable_cores
 from bnpbench.execution.messages import Describe, Preflight, Profile, Profiled
 from bnpbench.execution.precheck import check_cuda_only, check_data, check_device, device_index, resolve_device
-from bnpbench.report.document import Chapter, Record, Section, Table
+from bnpbench.report.document import Chapter, Entry, Place, Section, Table
 from bnpbench.results.store import folder_name
 from bnpbench.suite import Cell, Suite
 from bnpbench.text import dash, fixed
@@ -159,24 +159,27 @@ def _check(suite: Suite, cells: Sequence[Cell], data_dir: Path | None) -> None:
 
 def _phases(found: dict[str, Profiled], note: str) -> Table:
     device = any(profiled.step.device is not None for profiled in found.values())
-    columns, rows, records = ["phase"], list[list[str]](), list[Record]()
+    columns, rows = ["phase"], list[tuple[str | Entry, ...]]()
     for label in found:
         columns += [label, "share", *(["on the device"] if device else [])]
     names = list(next(iter(found.values())).phases)
     for name in [*names, "between phases", "step"]:
-        row = [name]
+        row: list[str | Entry] = [name]
         for label, profiled in found.items():
             inside = sum(time.host for time in profiled.phases.values())
             rest = profiled.step.host - inside
             time = profiled.phases.get(name, profiled.step)
             host = rest if name == "between phases" else time.host
-            row += [fixed(host, 4), f"{host / profiled.step.host:.1%}"]
+            place = Place("time by phase", method=label)
+            row += [
+                place.entry(f"{name}, ms a step", host, shown=fixed(host, 4)),
+                f"{host / profiled.step.host:.1%}",
+            ]
             if device:
                 row.append(dash() if time.device is None or name == "between phases" else fixed(time.device, 4))
-            records.append(Record("time by phase", method=label, quantity=f"{name}, ms a step", value=host))
-        rows.append(row)
+        rows.append(tuple(row))
     launched = [f"{label}: {p.kernels:.1f} kernels a step" for label, p in found.items() if p.kernels is not None]
-    return Table("Time by phase", tuple(columns), tuple(map(tuple, rows)), (note, *launched), tuple(records))
+    return Table("Time by phase", tuple(columns), tuple(rows), (note, *launched))
 
 
 def _operators(found: dict[str, Profiled]) -> Table:
@@ -187,17 +190,17 @@ def _operators(found: dict[str, Profiled]) -> Table:
     shown = sorted(total, key=lambda name: total[name], reverse=True)[:SHOWN]
     columns = ["operator", *(heading for label in found for heading in (f"{label}, ms", "calls"))]
     device = any(profiled.kernels is not None for profiled in found.values())
-    rows, records = [], list[Record]()
+    rows = list[tuple[str | Entry, ...]]()
     for name in shown:
-        row = [name]
+        row: list[str | Entry] = [name]
         for label, profiled in found.items():
             if name not in profiled.operators:
                 row += [dash(), dash()]
                 continue
             time, calls = profiled.operators[name]
             own = time.host if time.device is None else time.device
-            row += [fixed(own, 4), f"{calls:g}"]
-            records.append(Record("time by operator", method=label, quantity=f"{name}, ms a step", value=own))
+            place = Place("time by operator", method=label)
+            row += [place.entry(f"{name}, ms a step", own, shown=fixed(own, 4)), f"{calls:g}"]
         rows.append(tuple(row))
     note = f"Time of its own a step, {'on the device' if device else 'on the host'}; the {len(shown)} dearest."
-    return Table("Time by operator", tuple(columns), tuple(rows), (note,), tuple(records))
+    return Table("Time by operator", tuple(columns), tuple(rows), (note,))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bnpbench.report.claims import Verdict, claims_exit_code, verdicts
-from bnpbench.report.comparison import compare
-from bnpbench.report.outcome import Comparison
-from bnpbench.report.rendering import render
+from bnpbench.report.compare import compare
+from bnpbench.report.comparison import Comparison
+from bnpbench.report.render import render
+from bnpbench.report.verdicts import Verdict, claims_exit_code, verdicts
 
 __all__ = ["Comparison", "Verdict", "claims_exit_code", "compare", "render", "verdicts"]

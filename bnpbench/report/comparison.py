@@ -1,118 +1,168 @@
-"""Two runs beside each other: what became slower, dearer or less accurate, and what cannot be judged."""
+"""The outcome of a comparison, and how it is shown."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from bnpbench.errors import NothingToCompare
-from bnpbench.report.outcome import Change, Comparison
-from bnpbench.report.pair import Pair, hardware_differences
-from bnpbench.report.view import Cell, View, views
-from bnpbench.results import Results
+from bnpbench.report.document import Chapter, Entry, Place, Section, Table
+from bnpbench.report.render.text import rendered
+from bnpbench.statistics.intervals import Estimate
+from bnpbench.text import dash, fixed
 
-_ACROSS = "--across-machines compares what does not depend on it"
+METRIC = "train_seconds"  # whose times are compared
+
+Judgement = Literal["same", "within", "worse", "better", "differs", "not judged"]
 
 
-def compare(
-    base: Results | None, new: Results, *, max_slowdown: float = 0.05, across_machines: bool = False
-) -> Comparison:
-    """Compares the cells that two runs share.
+@dataclass(frozen=True)
+class Change:
+    """One comparison.
 
-    A count is worse when it is higher (those that torch decides, only under one torch), the accuracy of a seeded CPU
-    run when it is lower by more than ``pair.ACCURACY_TOLERANCE``, a status when the cell ended less well; a number that
-    is no more there is worse too. What is better is an improvement, never a regression. A time is worse when its ratio
-    is above 1 + ``max_slowdown`` and its whole interval too. Times are judged per method, batch size and setting, over
-    seeds and epochs, on one kind of machine only, and where no change between two values of ``MEASUREMENT`` can have
-    moved them. Where a method took turns with vanilla in both runs, its ratio to vanilla is judged: between two runs a
-    machine drifts by more than the interval of either shows, and the ratio is free of that. Elsewhere the seconds are
-    judged.
-
-    Args:
-        base: the baseline; None or without a measured cell: the outcome is ``no baseline``.
-        new: the new run.
-        max_slowdown: share, 0.05 for 5 %.
-        across_machines: with other hardware, compare what does not depend on it and print ratios unjudged.
-
-    Raises:
-        NothingToCompare: no final cell of a suite was measured in ``new``, or the hardware differs.
+    Attributes:
+        what: counts, accuracy, status, seconds per epoch, ratio to vanilla.
+        suite: where it was measured.
+        method, batch_size, group: of which cells.
+        quantity: the column.
+        base, new: as text.
+        change: ratio new / base with its interval; None for what has none.
+        judgement: same, within (the tolerance or the threshold), worse (a regression), better (an improvement),
+            differs (neither), not judged.
+        remark: why.
     """
-    right = _measured(new)
-    if not right:
-        raise NothingToCompare(
-            "of the final cells that suites name, nothing was measured in the new results; the report has the reasons"
-        )
-    left = _measured(base) if base is not None else []
-    if not left:
-        return Comparison(
-            "no baseline", only_right=tuple(_names(right)), notes=("there is no baseline to compare with",)
-        )
-    changes: list[Change] = []
-    shared, notes, seen = list[str](), list[str](), set[tuple[int, str]]()
-    partners, refused = _partners(left, right, across_machines)
-    for one, other in partners:
-        pair = Pair(one, other, max_slowdown)
-        if pair.keys:
-            notes += [note for note in pair.notes() if note not in notes]
-        changes += (found := pair.changes())
-        notes += pair.drift(found)
-        shared += [_name(one, one.by_key[key]) for key in pair.keys]
-        seen |= {(id(view), key) for view in (one, other) for key in pair.keys}
-    only = [
-        [_name(v, c) for v in side for c in v.cells if c.row and (id(v), c.key) not in seen] for side in (left, right)
-    ]
-    outcome: Any = "changed" if any(change.judgement == "worse" for change in changes) else "same"
-    if not shared:
-        outcome, notes = "nothing shared", ["no cell was measured in both"]
-    return Comparison(outcome, tuple(changes), tuple(shared), tuple(only[0]), tuple(only[1]), (*refused, *notes))
+
+    what: str
+    suite: str
+    method: str
+    batch_size: int
+    group: str
+    quantity: str
+    base: str
+    new: str
+    change: Estimate | None
+    judgement: Judgement
+    remark: str = ""
+
+    @property
+    def timed(self) -> bool:
+        """Whether it is about times."""
+        return self.quantity == METRIC
 
 
-def _measured(results: Results) -> list[View]:
-    return [view for view in views(results) if any(cell.row for cell in view.cells)]
+@dataclass(frozen=True)
+class Comparison:
+    """The outcome of ``compare``.
 
-
-def _names(side: Iterable[View]) -> Iterable[str]:
-    return (_name(view, cell) for view in side for cell in view.cells if cell.row)
-
-
-def _name(view: View, cell: Cell) -> str:
-    return f"{view.suite}: {cell.label}, N = {cell.batch_size}, seed {cell.seed} ({cell.key})"
-
-
-def _partners(
-    left: Sequence[View], right: Sequence[View], across_machines: bool
-) -> tuple[list[tuple[View, View]], list[str]]:
-    """For each new view the base's of the same suite: same environment, else same hardware, else any if allowed.
-
-    Returns:
-        The pairs, and a warning for each suite with new results that have none because of their hardware.
-
-    Raises:
-        NothingToCompare: no suite has a pair, because of the hardware.
+    Attributes:
+        outcome: ``no baseline``, ``nothing shared``, ``same`` or ``changed``.
+        changes: everything that was compared.
+        shared, only_left, only_right: names of cells.
+        notes: what differs between the runs, and what was judged how.
     """
-    found, refused = [], dict[str, list[str]]()
-    for new in right:
-        bases = [view for view in left if view.suite == new.suite]
-        fields = {id(base): hardware_differences(base, new) for base in bases}
-        same = [base for base in bases if base.environment["id"] == new.environment["id"]]
-        alike = [base for base in bases if not fields[id(base)]]
-        chosen = same or sorted(alike, key=_latest) or (bases if across_machines else [])
-        if chosen:
-            found.append((chosen[-1], new))
-        elif bases:
-            refused.setdefault(new.suite, []).extend(difference for base in bases for difference in fields[id(base)])
-    if not found and refused:
-        every = [difference for suite in refused.values() for difference in suite]
-        raise NothingToCompare(f"{_elsewhere(every)}: times are not comparable; {_ACROSS}")
-    return found, [
-        f"warning: suite {suite} was {_elsewhere(differences)}: not compared; {_ACROSS}"
-        for suite, differences in refused.items()
-    ]
+
+    outcome: Literal["no baseline", "nothing shared", "same", "changed"]
+    changes: tuple[Change, ...] = ()
+    shared: tuple[str, ...] = ()
+    only_left: tuple[str, ...] = ()
+    only_right: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """0 fine; 1 something is worse; 4 there was nothing to compare with."""
+        return {"no baseline": 4, "nothing shared": 4, "same": 0, "changed": 1}[self.outcome]
+
+    def render(self, format: str = "markdown") -> str:  # noqa: A002 - the name of the option
+        """As ``markdown``, ``csv`` or ``json``. Raises BnpbenchError for another format."""
+        return rendered([Chapter("", "", tuple(_sections(self)))], format)
 
 
-def _elsewhere(differences: Iterable[str]) -> str:
-    return f"measured on other hardware ({'; '.join(dict.fromkeys(differences))})"
+def _sections(comparison: Comparison) -> Iterable[Section]:
+    found = {
+        judgement: [change for change in comparison.changes if change.judgement == judgement]
+        for judgement in ("worse", "better", "differs")
+    }
+    better = f", {_number(found['better'], 'improvement')}" if found["better"] else ""
+    verdict = {
+        "no baseline": "no baseline",
+        "nothing shared": "nothing to compare",
+        "same": f"no regression{better}",
+        "changed": f"{_number(found['worse'], 'regression')}{better}",
+    }[comparison.outcome]
+    cells = (
+        f"{len(comparison.shared)} cells in both, {len(comparison.only_left)} only in the base, "
+        f"{len(comparison.only_right)} only in the new results"
+    )
+    timed = [change for change in comparison.changes if change.timed]
+    unjudged = comparison.shared and all(change.judgement == "not judged" for change in timed)
+    warning = ("warning: no time was judged; the remarks say why",) if unjudged else ()
+    yield Section(f"Comparison: {verdict}", (cells, *warning, *comparison.notes), level=1)
+    for title, changes in (("Worse", found["worse"]), ("Better", found["better"]), ("Different", found["differs"])):
+        if changes:
+            again = replace(_table(changes), entries=())  # they stand in the tables below
+            yield Section(title, tables=(again,))
+    if timed:
+        yield Section("Times", tables=(_table(timed),))
+    exact = [change for change in comparison.changes if not change.timed]
+    if exact:
+        yield Section("Counts, accuracy and status", tables=(_counts(exact),))
+    for title, names in (
+        ("Only in the base", comparison.only_left),
+        ("Only in the new results", comparison.only_right),
+    ):
+        if names:
+            yield Section(title, tables=(Table("", ("cell",), tuple((name,) for name in names)),))
 
 
-def _latest(view: View) -> str:
-    return max((str(cell.row["finished"]) for cell in view.cells if cell.row), default="")
+def _table(changes: Sequence[Change]) -> Table:
+    columns = ("judgement", "suite", "method", "N", "over", "what", "base", "new", "new / base", "remark")
+    rows = tuple(
+        (
+            c.judgement,
+            c.suite,
+            c.method,
+            str(c.batch_size),
+            c.group,
+            _what(c),
+            c.base,
+            c.new,
+            _ratio(c.change),
+            c.remark,
+        )
+        for c in changes
+    )
+    return Table("", columns, rows, (), tuple(map(_entry, changes)))
+
+
+def _counts(changes: Sequence[Change]) -> Table:
+    """How many of each quantity were judged how; the unequal ones stand above one by one."""
+    counts = Counter((_what(change), change.judgement) for change in changes)
+    rows = tuple((what, judgement, str(count)) for (what, judgement), count in counts.items())
+    return Table("", ("what", "judgement", "cells"), rows, (), tuple(map(_entry, changes)))
+
+
+def _what(change: Change) -> str:
+    return change.what if change.timed else change.quantity
+
+
+def _number(changes: Sequence[Change], word: str) -> str:
+    return f"{len(changes)} {word}{'' if len(changes) == 1 else 's'}"
+
+
+def _ratio(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return dash()
+    if estimate.low is None or estimate.high is None:
+        return f"{fixed(estimate.value, 3)} {dash(estimate.reason)}"
+    return f"{fixed(estimate.value, 3)} [{fixed(estimate.low, 3)}, {fixed(estimate.high, 3)}]"
+
+
+def _entry(change: Change) -> Entry:
+    text = "; ".join(filter(None, (change.judgement, f"base {change.base}, new {change.new}", change.remark)))
+    place = Place(change.what, f"{change.suite}, {change.group}", change.method, change.batch_size)
+    found = change.change
+    if found is None:
+        return place.entry(change.quantity, text=text)
+    return place.entry(change.quantity, found.value, found.low, found.high, found.n, text)

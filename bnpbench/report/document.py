@@ -1,28 +1,21 @@
-"""A report as tables and paragraphs, and how they become markdown, CSV and JSON.
+"""A report as headings, lines and tables, before it becomes text.
 
-Every cell of a table is text made once, with its spread, for readers; beside it stand records, the same numbers for
-programs. What comes from files is escaped here, at the sink.
+What stands in a place of a table is made once, as an ``Entry``: its number and spread for programs, and how readers see
+both. Markdown, pages and records are all made from it.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
-
-from tabulate import tabulate
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from bnpbench.statistics.intervals import Estimate
-from bnpbench.text import csv_cell, markdown, plain
+from bnpbench.text import DASH, dash, decimals, fixed
 
 
 @dataclass(frozen=True)
-class Record:
-    """One number, or the reason why there is none.
+class Entry:
+    """One number in its place, or the reason why there is none.
 
     Attributes:
         table: the name of its table.
@@ -34,6 +27,7 @@ class Record:
         low, high: its interval, or its range over seeds; None where there is none.
         n: how many values it rests on.
         text: the reason, a verdict, a source.
+        shown: what readers see; no part of the record.
     """
 
     table: str
@@ -46,31 +40,93 @@ class Record:
     high: float | int | None = None
     n: int | None = None
     text: str = ""
+    shown: str = ""
 
 
-def record(estimate: Estimate, **place: Any) -> Record:
-    """The record of an estimate."""
-    text = "; ".join(filter(None, (str(place.pop("text", "")), estimate.reason)))
-    return Record(value=estimate.value, low=estimate.low, high=estimate.high, n=estimate.n, text=text, **place)
+@dataclass(frozen=True)
+class Place:
+    """Where numbers stand, and the entries made there."""
+
+    table: str
+    group: str = ""
+    method: str = ""
+    batch_size: int | None = None
+
+    def entry(
+        self,
+        quantity: str,
+        value: float | None = None,
+        low: float | None = None,
+        high: float | None = None,
+        n: int | None = None,
+        text: str = "",
+        *,
+        shown: str = "",
+    ) -> Entry:
+        """Any number, or none."""
+        place = (self.table, self.group, self.method, self.batch_size)
+        return Entry(*place, quantity, value, low, high, n, text, shown)
+
+    def empty(self, quantity: str, reason: str) -> Entry:
+        """A place without a number, and why."""
+        return self.entry(quantity, text=reason, shown=dash(reason))
+
+    def estimate(self, quantity: str, estimate: Estimate | None, text: str = "", *, shown: str = "") -> Entry:
+        """An estimate with its interval, and the reason where it has none."""
+        if estimate is None:
+            return self.entry(quantity, text=text, shown=shown)
+        text = "; ".join(filter(None, (text, estimate.reason)))
+        return self.entry(quantity, estimate.value, estimate.low, estimate.high, estimate.n, text, shown=shown)
+
+    def interval(self, quantity: str, estimate: Estimate, values: Sequence[float], remark: str = "") -> Entry:
+        """A median or ratio with its interval; with too few values for one, their range and number."""
+        digits = decimals(estimate.value)
+        if estimate.low is not None and estimate.high is not None:
+            spread = f"[{fixed(estimate.low, digits)}, {fixed(estimate.high, digits)}]"
+        elif estimate.n > 1:
+            spread = f"({fixed(min(values), digits)}{DASH}{fixed(max(values), digits)}, n = {estimate.n})"
+        else:
+            spread = "(n = 1)"
+        shown = f"{fixed(estimate.value, digits)} {spread}" + (f"; {remark}" if remark else "")
+        return self.estimate(quantity, estimate, remark, shown=shown)
+
+    def over_seeds(self, quantity: str, center: float, values: Sequence[float], digits: int, text: str = "") -> Entry:
+        """A mean or median over seeds with the range of their values."""
+        low, high = min(values), max(values)
+        spread = "(n = 1)" if len(values) == 1 else f"({fixed(low, digits)}{DASH}{fixed(high, digits)})"
+        shown = f"{fixed(center, digits)} {spread}" + (f" {text}" if text else "")
+        return self.entry(quantity, center, low, high, len(values), text, shown=shown)
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table for readers, with its records.
+    """A table for readers, with its numbers for programs.
 
     Attributes:
         title: heading; empty under a heading that stands already.
         columns: headings of the columns.
-        rows: cells as text.
+        rows: what stands in them: words, and numbers in their places.
         notes: what a reader must know, one paragraph each.
-        records: the numbers.
+        entries: the numbers in their order, those that no reader is shown too; None for those of the rows, row by row.
     """
 
     title: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    rows: tuple[tuple[str | Entry, ...], ...]
     notes: tuple[str, ...] = ()
-    records: tuple[Record, ...] = ()
+    entries: tuple[Entry, ...] | None = None
+
+    @property
+    def texts(self) -> tuple[tuple[str, ...], ...]:
+        """The rows as readers see them."""
+        return tuple(tuple(cell.shown if isinstance(cell, Entry) else cell for cell in row) for row in self.rows)
+
+    @property
+    def records(self) -> tuple[Entry, ...]:
+        """The numbers."""
+        if self.entries is not None:
+            return self.entries
+        return tuple(cell for row in self.rows for cell in row if isinstance(cell, Entry))
 
 
 @dataclass(frozen=True)
@@ -97,88 +153,3 @@ class Chapter:
     suite: str
     environment: str
     sections: tuple[Section, ...]
-
-
-def to_markdown(chapters: Sequence[Chapter]) -> str:
-    """Headings, lists and pipe tables."""
-    parts = [part for chapter in chapters for section in chapter.sections for part in _markdown_section(section)]
-    return "\n\n".join(parts) + "\n"
-
-
-def to_csv(chapters: Sequence[Chapter]) -> str:
-    """All numbers in one tidy table, one row each, with ``suite`` and ``environment`` in front."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    names = [field.name for field in fields(Record)]
-    writer.writerow(["suite", "environment", *names])
-    for chapter, row in _records(chapters):
-        values = [_csv_value(getattr(row, name)) for name in names]
-        writer.writerow([csv_cell(chapter.suite), csv_cell(chapter.environment), *values])
-    return stream.getvalue()
-
-
-def to_json(chapters: Sequence[Chapter]) -> str:
-    """Sections with their lines, tables and records; infinite numbers are the texts "inf" and "-inf", NaN "nan"."""
-    document = [
-        {
-            "suite": plain(chapter.suite),
-            "environment": plain(chapter.environment),
-            "sections": [
-                {
-                    "title": plain(section.title),
-                    "lines": [plain(line) for line in section.lines],
-                    "tables": [_json_table(table) for table in section.tables],
-                }
-                for section in chapter.sections
-            ],
-        }
-        for chapter in chapters
-    ]
-    return json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
-
-
-RENDERERS = {"markdown": to_markdown, "csv": to_csv, "json": to_json}
-
-
-def _markdown_section(section: Section) -> Iterable[str]:
-    yield f"{'#' * section.level} {markdown(section.title)}"
-    if section.lines:
-        yield "\n".join(f"- {markdown(line)}" for line in section.lines)
-    for table in section.tables:
-        if table.title:
-            yield f"{'#' * (section.level + 1)} {markdown(table.title)}"
-        rows = [[markdown(cell) for cell in row] for row in table.rows]
-        yield tabulate(rows, [markdown(name) for name in table.columns], tablefmt="pipe", disable_numparse=True)
-        yield from (markdown(note) for note in table.notes)
-
-
-def _json_table(table: Table) -> dict[str, Any]:
-    return {
-        "title": plain(table.title),
-        "columns": [plain(name) for name in table.columns],
-        "rows": [[plain(cell) for cell in row] for row in table.rows],
-        "notes": [plain(note) for note in table.notes],
-        "records": [
-            {field.name: _json_value(getattr(row, field.name)) for field in fields(row)} for row in table.records
-        ],
-    }
-
-
-def _records(chapters: Sequence[Chapter]) -> Iterable[tuple[Chapter, Record]]:
-    for chapter in chapters:
-        for section in chapter.sections:
-            for table in section.tables:
-                for row in table.records:
-                    yield chapter, row
-
-
-def _csv_value(value: Any) -> str:
-    if value is None:
-        return ""
-    return csv_cell(value) if isinstance(value, str) else str(value)
-
-
-def _json_value(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return plain(value) if isinstance(value, str) else value

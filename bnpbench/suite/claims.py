@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -201,7 +201,7 @@ def _last_epoch(at: str | AtEpoch | AtEpochs) -> int:
     return at.epoch if isinstance(at, AtEpoch) else at.epochs[1] if isinstance(at, AtEpochs) else 0
 
 
-def _told(pattern: Any) -> str:
+def _told(pattern: Pattern) -> str:
     return ", ".join(f"{name} = {_value(value)}" for name, value in pattern.items())
 
 

@@ -107,8 +107,8 @@ class Settings(Options):
         Literal["contiguous", "channels_last"], Fact(checked=True, data=True, free="contiguous")
     ] = "contiguous"
     deterministic: Annotated[bool, Fact(shared=True)] = False
-    schedule: Annotated[SerializeAsAny[SchedulePlugin], ByKind()] = Constant(kind="constant")
-    initialization: Annotated[SerializeAsAny[InitializationPlugin], ByKind()] = Glorot(kind="glorot")
+    schedule: Annotated[SerializeAsAny[SchedulePlugin], ByKind()] = Constant.made()
+    initialization: Annotated[SerializeAsAny[InitializationPlugin], ByKind()] = Glorot.made()
     weight_decay: Annotated[WeightDecay, BeforeValidator(_value_or_table)] = WeightDecay()
     augment: Annotated[Literal["none", "crop-flip"], Fact(checked=True, data=True)] = "none"
     train_limit: Annotated[Positive | None, Fact(checked=True, data=True, free=None)] = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 from statistics import mean
@@ -14,6 +14,8 @@ from pydantic import BaseModel
 
 from bnpbench.datasets.base import DatasetPlugin
 from bnpbench.errors import SuiteError
+from bnpbench.methods.base import MethodPlugin
+from bnpbench.registry import ships
 from bnpbench.suite.cells import Block, Cell, Role
 from bnpbench.suite.check import warnings
 from bnpbench.suite.claims import Combination, combinations_of, rows_of, table_of_cells
@@ -192,6 +194,12 @@ class Suite:
         """
         return warnings(cells, self.measure)
 
+    def _inks(self) -> dict[str, Any]:
+        """How the methods of its plugins are drawn, by their kind; a report has no plugins at hand."""
+        methods = self.words.registry.kinds(MethodPlugin).items()
+        own = {k: cls.ink for k, cls in methods if issubclass(cls, MethodPlugin) and cls.ink and not ships(cls)}
+        return {"inks": {kind: asdict(ink) for kind, ink in own.items()}} if own else {}
+
     def devices(self) -> frozenset[str]:
         """The devices that cells ask for: "auto", "cpu", "cuda"."""
         return frozenset(row.settings.device for row in self._rows)
@@ -233,6 +241,7 @@ class Suite:
             "select": self.select and _told(self.select),
             "probe": self.probe and _told(self.probe),
             "shortened": {"epochs": epochs} if epochs else None,
+            **self._inks(),
             "cells": [_cell(cell, blocks[cell.key]) for cell in cells],
         }
 
@@ -274,7 +283,7 @@ def _check_only(cells: tuple[Cell, ...], only: Sequence[str], words: Vocabulary)
                 raise SuiteError(f"--only {text}: {told}", closest=near)
 
 
-def _value(text: str, pattern: Any) -> Any:
+def _value(text: str, pattern: Any) -> object:
     """What a pattern of ``--only KEY=VALUE`` wants of the key."""
     for name in text.partition("=")[0].split("."):
         pattern = pattern[name.strip()]

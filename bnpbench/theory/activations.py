@@ -56,7 +56,7 @@ def load(name: str, data_dir: Path | None, seed: int) -> Activations:
         DataError: no such data set, or it is missing or damaged.
     """
     root = storage.root(data_dir)
-    dataset = built_in().dataset(name)(kind=name)
+    dataset = built_in().dataset(name).made()
     data = dataset.tensors(root)
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(len(data.train_x), generator=generator)

@@ -25,7 +25,7 @@ from bnpbench.training.parallel import Group
 from bnpbench.training.step import Step, autocast
 
 META = torch.device("meta")
-_VANILLA = Vanilla(kind="vanilla")
+_VANILLA = Vanilla.made()
 
 
 def costs(settings: Settings, input_shape: tuple[int, ...], classes: int) -> Costs:

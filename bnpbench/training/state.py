@@ -35,13 +35,13 @@ class TrainingState:
     Attributes:
         model: weights and normalization statistics.
         optimizer: its moments and step counts.
-        bnp: running statistics of the preconditioner, if there is one.
+        preconditioner: with its running statistics, if the method has one.
         generators: the cell's own random streams.
     """
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
-    bnp: Preconditioner | None
+    preconditioner: Preconditioner | None
     generators: dict[str, torch.Generator]
 
     def snapshot(self) -> dict[str, Any]:
@@ -49,7 +49,7 @@ class TrainingState:
         return {
             "model": _cloned(self.model.state_dict()),
             "optimizer": _cloned(self.optimizer.state_dict()["state"]),
-            "bnp": _cloned(self.bnp.state_dict()) if self.bnp else {},
+            "preconditioner": _cloned(self.preconditioner.state_dict()) if self.preconditioner else {},
             "generators": {name: g.get_state() for name, g in self.generators.items()},
         }
 
@@ -59,8 +59,8 @@ class TrainingState:
         An optimizer state that did not exist then is zeroed, which torch's SGD and Adam read as a fresh start.
         """
         self.model.load_state_dict(taken["model"])
-        if self.bnp:
-            self.bnp.load_state_dict(taken["bnp"])
+        if self.preconditioner:
+            self.preconditioner.load_state_dict(taken["preconditioner"])
         self._restore_optimizer(taken["optimizer"])
         for name, generator in self.generators.items():
             generator.set_state(taken["generators"][name])

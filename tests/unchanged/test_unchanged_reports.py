@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from bnpbench import read_results
+from bnpbench.report.data import views
 from bnpbench.report.figures import figures
-from bnpbench.report.view import views
 from tests.command import bnpbench
 
 MEASURED = Path(__file__).parent / "measured"

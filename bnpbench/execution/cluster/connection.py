@@ -99,18 +99,18 @@ class Ray:
         found = [(node["NodeID"], node["Resources"]) for node in self.ray.nodes() if node["Alive"]]
         return [Node(name, has.get("CPU", 0), int(has.get("GPU", 0))) for name, has in found]
 
-    def call(self, node: Node, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    def call(self, node: Node, function: Callable[..., Any], *arguments: object) -> Future[Any]:
         """Call a function on a node, whatever else the node does."""
         strategy = self._on(node)
         remote = self.ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=strategy)(function)
         return _future(remote.remote(*arguments))
 
-    def place(self, node: Node, cpus: float, gpus: int, cls: type, *arguments: Any) -> Any:
+    def place(self, node: Node, cpus: float, gpus: int, cls: type, *arguments: object) -> Any:
         """An actor on a node: as soon as so much of the node is free, and never anywhere else."""
         options = {"num_cpus": cpus, "num_gpus": gpus, "max_restarts": 0, "max_concurrency": 4}
         return self.ray.remote(cls).options(**options, scheduling_strategy=self._on(node)).remote(*arguments)
 
-    def ask(self, actor: Any, method: str, *arguments: Any) -> Future[Any]:
+    def ask(self, actor: Any, method: str, *arguments: object) -> Future[Any]:
         """Call a method of an actor; a RayError in the future says that the actor is gone."""
         return _future(getattr(actor, method).remote(*arguments))
 

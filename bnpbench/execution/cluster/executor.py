@@ -384,7 +384,7 @@ class Remote:
     def death(self) -> str:
         return self.end
 
-    def _call(self, method: str, *arguments: Any) -> Future[Any]:
+    def _call(self, method: str, *arguments: object) -> Future[Any]:
         return self.ray.ask(self.member.actor, method, *arguments)
 
     def _lose(self) -> None:

@@ -1,10 +1,76 @@
-"""The paper's figures, and claims as a forest plot, from what was measured. No torch."""
+"""The paper's figures, and claims as a forest plot, as data. ``FIGURES`` is the one place that lists them. No torch."""
 
 from __future__ import annotations
 
-from bnpbench.report.figures.gather import figures
-from bnpbench.report.figures.model import Curve, Figure, ForestPanel, Panel
-from bnpbench.report.figures.palette import Ink, inks
-from bnpbench.report.figures.writing import write_figures
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
-__all__ = ["Curve", "Figure", "ForestPanel", "Ink", "Panel", "figures", "inks", "write_figures"]
+from bnpbench.report.data import Group, View
+from bnpbench.report.figures.curves import slug
+from bnpbench.report.figures.epochs import conditioning, cumulative_time, training
+from bnpbench.report.figures.forest import forest
+from bnpbench.report.figures.model import LARGEST, Curve, Figure, ForestPanel, Panel, inks
+from bnpbench.report.figures.sizes import cost, step_time
+
+__all__ = ["Curve", "Figure", "ForestPanel", "Panel", "figures", "inks"]
+
+FIGURES: tuple[Callable[[View, Group], Iterable[Figure]], ...] = (
+    training,
+    conditioning,
+    cumulative_time,
+    step_time,
+    cost,
+)  # each of the cells that share a table; claims, of a whole suite, come after them
+_MOST_PANELS = 6  # of a figure: more are not legible at half a page
+
+
+def figures(views: Sequence[View]) -> list[Figure]:
+    """The figures of these views, each with a name of its own; none has an empty panel."""
+    suites = Counter(view.suite for view in views)
+    found: dict[str, list[Figure]] = {}
+    for view in views:
+        place = slug(view.suite) + (f"-{slug(view.id)}" if suites[view.suite] > 1 else "")
+        for figure in _of_view(view):
+            for part in _split(_drawable(figure)):
+                found.setdefault(f"{place}-{part.name}", []).append(part)
+    return [
+        replace(figure, name=f"{name}-{place}" if len(same) > 1 else name)
+        for name, same in found.items()
+        for place, figure in enumerate(same, 1)
+    ]
+
+
+def _of_view(view: View) -> Iterable[Figure]:
+    for group in view.layout.groups:
+        for build in FIGURES:
+            for figure in build(view, group):
+                yield replace(figure, title=f"{figure.title}: {group.title}") if group.title else figure
+    yield from forest(view)
+
+
+def _drawable(figure: Figure) -> Figure:
+    """Without the points that no axis has room for; with a note where there are any."""
+    panels = [panel for panel in figure.panels if isinstance(panel, Panel)]
+    if not panels:
+        return figure
+    kept = [replace(panel, curves=tuple(_points(curve, panel) for curve in panel.curves)) for panel in panels]
+    kept = [replace(panel, curves=tuple(curve for curve in panel.curves if curve.x)) for panel in kept]
+    kept = [panel if any(c.right for c in panel.curves) else replace(panel, right=None) for panel in kept]
+    lost = sum(len(c.x) for panel in panels for c in panel.curves) - sum(len(c.x) for p in kept for c in p.curves)
+    notes = (f"Left out: {lost} points out of all bounds.",) if lost else ()
+    return replace(figure, panels=tuple(panel for panel in kept if panel.curves), notes=(*figure.notes, *notes))
+
+
+def _points(curve: Curve, panel: Panel) -> Curve:
+    axis = panel.right if curve.right and panel.right else panel.left
+    least = 1 / LARGEST if axis.log else -LARGEST
+    columns = zip(curve.x, curve.y, curve.low, curve.high, curve.n or (1,) * len(curve.x), strict=True)
+    kept = [column for column in columns if all(least < number < LARGEST for number in column[1:4])]
+    x, y, low, high, n = zip(*kept, strict=True) if kept else ((), (), (), (), ())
+    return replace(curve, x=x, y=y, low=low, high=high, n=n)
+
+
+def _split(figure: Figure) -> Iterable[Figure]:
+    for start in range(0, len(figure.panels), _MOST_PANELS):
+        yield replace(figure, panels=figure.panels[start : start + _MOST_PANELS])

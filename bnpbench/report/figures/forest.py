@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from bnpbench.report.claims import Verdict, view_verdicts
+from bnpbench.report.data import View
+from bnpbench.report.figures.curves import about
 from bnpbench.report.figures.model import LARGEST, Axis, Figure, ForestPanel, Row
-from bnpbench.report.figures.seeds import about
-from bnpbench.report.view import View
+from bnpbench.report.verdicts import Verdict, view_verdicts
 from bnpbench.text import decimals, fixed, significant
 
 _LOG_FROM = 30.0  # largest over smallest number on an axis
@@ -43,7 +43,7 @@ def forest(view: View) -> Iterable[Figure]:
             *about(view),
         ]
         title = "Claims and verdicts"
-        yield Figure("claims", view.suite, view.environment["id"], "claims", title, tuple(panels), tuple(notes))
+        yield Figure("claims", view.suite, view.id, "claims", title, tuple(panels), tuple(notes))
 
 
 def _row(verdict: Verdict) -> Row:

@@ -1,11 +1,20 @@
-"""Figures as data: what is drawn, before matplotlib or a browser draws it."""
+"""Figures as data: what is drawn and in which colours, before matplotlib or a browser draws it.
+
+The first colours are those of Okabe and Ito (2008), which people with any common colour blindness can tell apart; the
+markers tell the rest.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Literal
 
-from bnpbench.report.claims import Outcome
+from bnpbench.methods.base import Ink
+from bnpbench.registry import methods_built_in
+from bnpbench.report.data import View
+from bnpbench.report.verdicts import Outcome
 
 LARGEST = 1e30  # what is larger, or on a logarithmic axis smaller than its inverse, is drawn on no axis
 Spread = Literal["band", "bars"]
@@ -156,3 +165,36 @@ class Figure:
         """Labels of the methods drawn, in order of appearance."""
         curves = (curve for panel in self.panels if isinstance(panel, Panel) for curve in panel.curves)
         return tuple(dict.fromkeys(curve.method for curve in curves))
+
+
+_SPARE = [  # colours of Paul Tol's "muted" scheme, then all again with other markers
+    ("#999933", "#c6c65a"),
+    ("#117733", "#58b877"),
+    ("#aa4499", "#d884ca"),
+    ("#44aa99", "#6fd3c2"),
+    ("#661100", "#c8705a"),
+    ("#6699cc", "#9cc3ea"),
+]
+_SPARE_MARKERS = "<>*d8Hosv^"
+
+
+def inks(views: Iterable[View]) -> Mapping[str, Ink]:
+    """Label of a method to its ink, for all methods of a report.
+
+    The first label of a kind has the kind's own colour; further labels of it, and kinds that have none, get the next
+    spare one. What a plugin's method looks like stands in the suite's document.
+    """
+    of_kind = {kind: cls.ink for kind, cls in methods_built_in().items() if cls.ink is not None}
+    spare = (Ink(light, dark, marker) for marker, (light, dark) in product(_SPARE_MARKERS, _SPARE))
+    kinds: dict[str, str] = {}
+    for view in views:
+        of_kind |= view.inks
+        for cell in view.cells:
+            kinds.setdefault(cell.label, cell.kind)
+    found: dict[str, Ink] = {}
+    taken: set[str] = set()
+    for label, kind in sorted(kinds.items(), key=lambda item: item[0] != item[1]):
+        own = kind in of_kind and kind not in taken
+        taken.add(kind)
+        found[label] = of_kind[kind] if own else next(spare, Ink("#777777", "#aaaaaa", "."))
+    return found

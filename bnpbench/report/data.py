@@ -1,0 +1,364 @@
+"""What one suite measured in one environment, cell by cell; environments never share a table.
+
+A cell's row, its epochs and its steps are typed records and columns. Beside them stands one tidy frame a suite: a row a
+cell, with the settings that vary as columns; tables are grouped by it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from bnpbench.methods.base import Ink
+from bnpbench.results import Results, differing, telling, told
+
+Scalar = str | int | float | bool | datetime | None  # what a column holds; None where nothing is known
+Series = Mapping[int, float]  # epoch to value
+
+AXES = ("method", "batch_size", "seed")  # settings that are rows, columns and repetitions of a table
+ALIKE = ("engine", "precision", "memory_format", "device", "threads")  # how a cell is run: what a cost depends on
+PLACE = ("dataset", "network", "batch_size", "seed", *ALIKE)  # in these a method and its vanilla are alike
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """A cell of the suite, measured or not.
+
+    Attributes:
+        key: its hash.
+        label: how tables call its method.
+        settings: every setting; of a cell that no ``suite.json`` names, those that differ from their default.
+        role: ``final`` or ``trial``.
+        row: its columns of CELLS; empty where it was not measured.
+    """
+
+    key: str
+    label: str
+    settings: Mapping[str, Any]
+    role: str
+    row: Mapping[str, Scalar] = field(default_factory=dict)
+
+    @cached_property
+    def status(self) -> str:
+        """``ok``, what else became of it, or ``not measured``."""
+        return str(self.row["status"]) if self.row else "not measured"
+
+    @cached_property
+    def ok(self) -> bool:
+        """Whether it was measured to its end."""
+        return self.status == "ok"
+
+    @property
+    def kind(self) -> str:
+        """The kind of its method."""
+        method = self.settings.get("method")
+        return str(method.get("kind")) if isinstance(method, dict) else str(method)
+
+    @cached_property
+    def batch_size(self) -> int:
+        """Examples a step; 0 where unknown."""
+        return _integer(self.settings.get("batch_size"), 0)
+
+    @cached_property
+    def seed(self) -> int:
+        """The seed, 1 by default."""
+        return _integer(self.settings.get("seed"), 1)
+
+    def count(self, name: str) -> int | None:
+        """A column of whole numbers; None where it is not known."""
+        value = self.row.get(name)
+        return value if isinstance(value, int) else None
+
+    def text(self, name: str) -> str:
+        """A column as text; empty where it is not known."""
+        value = self.row.get(name)
+        return "" if value is None else str(value)
+
+
+class Rows:
+    """A table of epochs or steps as columns, with each cell's stretch of them.
+
+    Args:
+        frame: rows of EPOCHS or STEPS, those of a cell together. Arrow dtypes: null is not NaN.
+    """
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self._table = pa.Table.from_pandas(frame, preserve_index=False)
+        self._columns: dict[str, list[Scalar]] = {}
+        keys = frame["key"].reset_index(drop=True)
+        starts = keys.index[keys.ne(keys.shift()).fillna(True)].tolist()
+        ends = [*starts[1:], len(keys)]
+        self._stretches = {str(keys[start]): slice(start, end) for start, end in zip(starts, ends, strict=False)}
+
+    def of(self, key: str, name: str) -> list[Scalar]:
+        """The values of one cell, in order; None where missing."""
+        if name not in self._columns:
+            self._columns[name] = self._table.column(name).to_pylist()
+        return self._columns[name][self._stretches.get(key, slice(0))]
+
+    def numbers(self, key: str, name: str) -> list[float | None]:
+        """The values of one cell in a column of numbers."""
+        return [float(value) if isinstance(value, int | float) else None for value in self.of(key, name)]
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Cells that share a table: those that differ only in method, batch size and seed.
+
+    Attributes:
+        title: the settings that tell it from its sisters; empty where it has none.
+        cells: in the suite's order.
+    """
+
+    title: str
+    cells: tuple[Cell, ...]
+
+    @cached_property
+    def methods(self) -> tuple[str, ...]:
+        """Labels, in order of appearance."""
+        return tuple(dict.fromkeys(cell.label for cell in self.cells))
+
+    @cached_property
+    def batch_sizes(self) -> tuple[int, ...]:
+        """Examples a step, in order of appearance."""
+        return tuple(dict.fromkeys(cell.batch_size for cell in self.cells))
+
+    @cached_property
+    def _by_place(self) -> dict[tuple[str, int], list[Cell]]:
+        places: dict[tuple[str, int], list[Cell]] = {}
+        for cell in self.cells:
+            places.setdefault((cell.label, cell.batch_size), []).append(cell)
+        return places
+
+    def at(self, method: str, batch_size: int) -> list[Cell]:
+        """The cells of all seeds there; empty where the suite has none."""
+        return self._by_place.get((method, batch_size), [])
+
+    def places(self) -> Iterator[tuple[str, int, list[Cell]]]:
+        """Method, batch size and cells, by batch size; only where anything was run at all."""
+        for batch_size in self.batch_sizes:
+            for method in self.methods:
+                if any(cell.row for cell in self.at(method, batch_size)):
+                    yield method, batch_size, self.at(method, batch_size)
+
+    def base(self, kind: str) -> str | None:
+        """The label of the first method of a kind, to compare the others with."""
+        return next((cell.label for cell in self.cells if cell.kind == kind), None)
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """How cells differ, apart from method, batch size and seed.
+
+    Attributes:
+        cells: in the suite's order.
+        differing: dotted setting to what each cell has there, for the settings that vary.
+    """
+
+    cells: tuple[Cell, ...]
+    differing: Mapping[str, Sequence[Any]]
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """A row a cell: the cell, its place, and the settings that vary, as they are written in Python.
+
+        Names and values may be a stranger's, and pandas groups by no text that UTF-8 does not have: hence ``ascii``.
+        """
+        places = {
+            "cell": list(self.cells),
+            "method": [cell.label for cell in self.cells],
+            "batch_size": [cell.batch_size for cell in self.cells],
+            "seed": [cell.seed for cell in self.cells],
+        }
+        varying = {ascii(path): list(map(ascii, values)) for path, values in self.differing.items()}
+        return pd.DataFrame({**places, **varying}, dtype=object)
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """Cells that share a table, told apart by as few settings as will do."""
+        identities = list(zip(self.frame["method"], self.frame["batch_size"], self.frame["seed"], strict=True))
+        paths = telling(identities, self.differing)
+        if not paths:
+            return [Group("", self.cells)]
+        titled = [
+            (", ".join(f"{path} = {told(self.differing[path][rows.index[0]])}" for path in paths), rows["cell"])
+            for _, rows in self.frame.groupby(list(map(ascii, paths)), sort=False)
+        ]
+        return [Group(title, tuple(cells)) for title, cells in titled]
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """One suite in one environment.
+
+    Attributes:
+        suite: its name.
+        document: what its ``suite.json`` holds; empty where there is none.
+        environment: what ``environment.json`` holds.
+        cells: the final cells of the suite in its order, measured or not.
+        trials: the cells that only serve to choose a setting.
+        strays: cells measured here that the suite does not name.
+        epochs, steps: their rows.
+    """
+
+    suite: str
+    document: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    cells: tuple[Cell, ...]
+    trials: tuple[Cell, ...]
+    strays: tuple[Cell, ...]
+    epochs: Rows
+    steps: Rows
+    _series: dict[tuple[str, str], Series] = field(default_factory=dict, repr=False)
+    _times: dict[tuple[str, str], Series] = field(default_factory=dict, repr=False)
+
+    @property
+    def id(self) -> str:
+        """The environment's."""
+        return str(self.environment["id"])
+
+    @cached_property
+    def by_key(self) -> dict[str, Cell]:
+        """Key to cell, trials included."""
+        return {cell.key: cell for cell in (*self.trials, *self.cells)}
+
+    @cached_property
+    def layout(self) -> Layout:
+        """How its cells differ."""
+        return layout(self.cells)
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """The cells that share a table, where anything of them was run at all."""
+        return [group for group in self.layout.groups if any(group.places())]
+
+    @property
+    def inks(self) -> dict[str, Ink]:
+        """Kind → ink, of the methods of the suite's plugins that have one."""
+        told = self.document.get("inks")
+        entries = told.items() if isinstance(told, dict) else ()
+        return {kind: ink for kind, entry in entries if (ink := Ink.read(entry)) is not None}
+
+    @cached_property
+    def measure(self) -> Mapping[str, Any]:
+        """What ``[measure]`` says of the suite."""
+        return self.document.get("measure") or {}
+
+    @cached_property
+    def select(self) -> Mapping[str, str]:
+        """What ``[select]`` chooses over and by; empty for a suite that chooses nothing."""
+        select = self.document.get("select")
+        named = isinstance(select, dict) and all(isinstance(select.get(name), str) for name in ("over", "by"))
+        return select if isinstance(select, dict) and named else {}
+
+    def facts(self, name: str) -> Mapping[str, Any]:
+        """A table of the environment, such as its hardware; empty where there is none."""
+        table = self.environment.get(name)
+        return table if isinstance(table, dict) else {}
+
+    def series(self, cell: Cell, name: str) -> Series:
+        """Epoch to value of a column of epochs; missing values are left out, NaN stays."""
+        if (cell.key, name) not in self._series:
+            pairs = zip(self.epochs.of(cell.key, "epoch"), self.epochs.numbers(cell.key, name), strict=True)
+            self._series[cell.key, name] = {e: v for e, v in pairs if isinstance(e, int) and v is not None}
+        return self._series[cell.key, name]
+
+    def times(self, cell: Cell, name: str) -> Series:
+        """Epoch to value of a column of times; those that are none, negative or infinite, are left out."""
+        if (cell.key, name) not in self._times:
+            series = self.series(cell, name)
+            if not math.isfinite(sum(series.values())) or min(series.values(), default=0) < 0:
+                series = {epoch: seconds for epoch, seconds in series.items() if 0 <= seconds < math.inf}
+            self._times[cell.key, name] = series
+        return self._times[cell.key, name]
+
+    def paired(self, left: Cell, right: Cell) -> bool:
+        """Whether both were measured in turn, in one process; not so where that died, and each ran on its own."""
+        both = bool(left.row and right.row) and left.row["block"] == right.row["block"] and left.key != right.key
+        return both and all(None not in self.epochs.of(cell.key, "turn") for cell in (left, right))
+
+
+def views(results: Results) -> list[View]:
+    """One view for each suite and environment that has cells, in alphabetical order of both."""
+    return [
+        _view(results, str(suite), str(environment), frame)
+        for (suite, environment), frame in results.cells.groupby(["suite", "environment"])
+    ]
+
+
+def layout(cells: Sequence[Cell]) -> Layout:
+    """Finds the settings that vary."""
+    return Layout(tuple(cells), differing([cell.settings for cell in cells], AXES))
+
+
+def measured(cells: Sequence[Cell]) -> tuple[list[Cell], str]:
+    """The cells measured to their end, and what became of the others; all of it when there are no others."""
+    whole = [cell for cell in cells if cell.ok]
+    statuses = [cell.status for cell in cells if not cell.ok]
+    if not cells:
+        return [], "not in the suite"
+    if not whole and len(set(statuses)) == 1:
+        return [], statuses[0]
+    return whole, tallied(statuses)
+
+
+def tallied(words: Sequence[str]) -> str:
+    """``2 not measured, 1 diverged``."""
+    return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
+
+
+def number(value: Any) -> float:
+    """A number of a file that may be anyone's; infinite where it is more than a float holds."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _integer(value: object, default: int) -> int:
+    """A setting of a file that may be anyone's."""
+    return value if isinstance(value, int) and abs(value) < 2**63 else default
+
+
+def _view(results: Results, suite: str, environment: str, frame: pd.DataFrame) -> View:
+    found: list[dict[str, Scalar]] = pa.Table.from_pandas(frame, preserve_index=False).to_pylist()
+    rows = {str(row["key"]): row for row in found}
+    document = results.suites.get(suite, {})
+    named = [_named(cell, rows) for cell in document.get("cells", ())]
+    known = {cell.key for cell in named}
+    strays = [_stray(row) for key, row in rows.items() if key not in known]
+    if not document:
+        named, strays = strays, []
+    return View(
+        suite,
+        document,
+        results.environments.get(environment, {"id": environment}),
+        tuple(cell for cell in named if cell.role != "trial"),
+        tuple(cell for cell in named if cell.role == "trial"),
+        tuple(strays),
+        _rows(results.epochs, suite, environment),
+        _rows(results.steps, suite, environment),
+    )
+
+
+def _rows(frame: pd.DataFrame, suite: str, environment: str) -> Rows:
+    return Rows(frame[(frame["suite"] == suite) & (frame["environment"] == environment)])
+
+
+def _named(cell: Mapping[str, Any], rows: Mapping[str, Mapping[str, Scalar]]) -> Cell:
+    row = rows.get(cell["key"], {})
+    label = str(cell.get("label") or row.get("label") or "?")
+    return Cell(cell["key"], label, cell["settings"], str(cell.get("role", "final")), row)
+
+
+def _stray(row: Mapping[str, Scalar]) -> Cell:
+    settings = json.loads(str(row["settings"]))
+    return Cell(str(row["key"]), str(row["label"] or "?"), settings, str(row["role"] or "final"), row)

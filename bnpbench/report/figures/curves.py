@@ -1,0 +1,109 @@
+"""Curves with their spread over seeds or epochs, and the sentences that explain a figure and what it leaves out."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from bnpbench.report.data import Cell, Group, Series, View, measured
+from bnpbench.report.figures.model import Curve
+from bnpbench.report.tables.summary import deviations, overview
+from bnpbench.statistics.bootstrap import cells_interval
+from bnpbench.statistics.intervals import LEAST_PAIRS
+from bnpbench.text import span
+
+INTERVAL = "Median and 95 % interval (bootstrap)"
+
+
+def over_seeds(
+    method: str,
+    quantity: str,
+    cells: Sequence[Cell],
+    series: Callable[[Cell], Series],
+    *,
+    dashed: bool = False,
+    right: bool = False,
+) -> Curve | None:
+    """Mean and range over seeds at each x that every seed has a number at; None where there is none."""
+    found = [{x: y for x, y in series(cell).items() if math.isfinite(y)} for cell in cells if cell.ok]
+    found = [numbers for numbers in found if numbers]
+    if not found:
+        return None
+    common = sorted(set.intersection(*(set(numbers) for numbers in found)))
+    columns = [[numbers[x] for numbers in found] for x in common]
+    if not columns:
+        return None
+    return Curve(
+        method,
+        quantity,
+        tuple(map(float, common)),
+        tuple(math.fsum(y / len(column) for y in column) for column in columns),
+        tuple(map(min, columns)),
+        tuple(map(max, columns)),
+        dashed,
+        right,
+        n=(len(found),) * len(common),
+    )
+
+
+def interval_curve(method: str, quantity: str, points: Mapping[int, Sequence[Sequence[float]]]) -> Curve:
+    """For each batch size the median of its cells' values with its interval; with too few for one, their range."""
+    estimates = {x: cells_interval(cells) for x, cells in points.items()}
+    return Curve(
+        method,
+        quantity,
+        tuple(map(float, points)),
+        tuple(estimate.value for estimate in estimates.values()),
+        tuple(min(map(min, points[x])) if e.low is None else e.low for x, e in estimates.items()),
+        tuple(max(map(max, points[x])) if e.high is None else e.high for x, e in estimates.items()),
+        spread="bars",
+        n=tuple(estimate.n for estimate in estimates.values()),
+    )
+
+
+def counted(curves: Iterable[Curve], what: str = "seed") -> str:
+    """``Mean (line) and range (band) over 3 seeds.``"""
+    counts = [n for curve in curves for n in curve.n]
+    if set(counts) <= {1}:
+        return f"One {what}, no spread."
+    return f"Mean (line) and range (band) over {span(counts)} {what}s."
+
+
+def explained(curves: Iterable[Curve], unit: str) -> list[str]:
+    """What the bars of such curves are."""
+    counts = {n for curve in curves for n in curve.n}
+    enough, few = {n for n in counts if n >= LEAST_PAIRS}, {n for n in counts if 1 < n < LEAST_PAIRS}
+    found = [f"{INTERVAL} over {span(enough)} {unit}."] if enough else []
+    if few:
+        found.append(f"Where there are only {span(few)} {unit}, the bar is their range.")
+    if 1 in counts:
+        found.append("A single value has no bar.")
+    return found
+
+
+def absent(group: Group, batch_sizes: Iterable[int]) -> list[str]:
+    """What of the group at these batch sizes was not measured to its end: a sentence, or nothing."""
+    places = [(method, batch_size) for batch_size in batch_sizes for method in group.methods]
+    parts = [
+        f"{method} at N = {batch_size} ({others})"
+        for method, batch_size in places
+        if (cells := group.at(method, batch_size)) and (others := measured(cells)[1])
+    ]
+    if not parts:
+        return []
+    more = f", and {len(parts) - 6} more" if len(parts) > 6 else ""
+    return [f"Not shown, or not with all seeds: {', '.join(parts[:6])}{more}."]
+
+
+def about(view: View) -> list[str]:
+    """Suite and machine, and how the run is smaller than the suite or the data."""
+    section = deviations(view)
+    lines = section.lines if section else ()
+    reduced = [f"{line[0].upper()}{line[1:]}." for line in lines if line.startswith(("shortened", "limited"))]
+    return [f"Suite {overview(view).title}.", *reduced]
+
+
+def slug(text: str) -> str:
+    """A name as part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9_.]+", "-", text).strip("-.")[:60] or "suite"

@@ -1,0 +1,235 @@
+"""What a report asks of a cell: one number, the times of its epochs, or those of two cells in pairs.
+
+Where there is none, the answer is ``Missing`` with the reason, which tables show in the place of the number.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from bnpbench.report.data import Cell, Series, View
+from bnpbench.results import CELLS, EPOCHS, STEPS, told
+
+TIMES = frozenset(
+    {"train_seconds", "evaluation_seconds", "other_seconds", "step_seconds_median", "step_seconds_p90", "energy_joules"}
+)  # measured anew in every epoch: bootstrapped over epochs, where the others are answered by seeds
+TARGETS = frozenset({"seconds_to", "epochs_to", "reached"})
+COUNTS = frozenset(field.name for field in CELLS if str(field.type) == "int64") - {
+    "peak_memory_bytes",
+    "cache_hits",
+    "cache_misses",
+}  # the same in every run: they have no spread
+PRECONDITIONER = "batch"  # of the steps' three, the paper's own (section 5.1): undamped, of the batch
+
+At = str | Mapping[str, Any]
+Pairs = list[list[tuple[float, float]]]  # cell by cell, the times of an epoch of both sides
+
+
+@dataclass(frozen=True)
+class Missing:
+    """There is no number, for the reason given. It is false: ``times(...) or {}`` where the reason does not matter."""
+
+    reason: str
+
+    def __bool__(self) -> Literal[False]:
+        return False
+
+
+def value(view: View, cell: Cell, metric: str, at: At = "last", target: float | None = None) -> float | Missing:
+    """The number, which may be infinite where a target is never reached.
+
+    Args:
+        view: where the cell was measured.
+        cell: one of its cells.
+        metric: a numeric column, or ``seconds_to``, ``epochs_to``, ``reached``.
+        at: ``last``, ``best``, ``area`` (mean over all epochs), ``{"epoch": 5}`` or ``{"epochs": [1, 3]}`` (mean).
+        target: test accuracy, for the last three.
+
+    Returns:
+        Missing where it was not measured, not finished, or is not a number.
+    """
+    if metric in TARGETS:
+        return _target(view, cell, metric, target)
+    if not cell.ok:
+        return Missing(cell.status)
+    found: object
+    if metric in EPOCHS.names:
+        found = _at(view.series(cell, metric), metric, at)
+    elif metric in CELLS.names:
+        found = cell.row.get(metric)
+    elif metric in STEPS.names:
+        found = _over_steps(view, cell, metric)
+    else:
+        return Missing(f"no column is called {metric}")
+    if isinstance(found, Missing):
+        return found
+    if found is None:
+        return Missing(f"no {metric}")
+    if not isinstance(found, int | float) or math.isnan(found):
+        return Missing(f"{metric} is not a number")
+    return float(found)
+
+
+def times(view: View, cell: Cell, metric: str, at: At = "all") -> Series | Missing:
+    """Epoch to time, of the epochs that ``at`` picks."""
+    if not cell.ok:
+        return Missing(cell.status)
+    series = view.times(cell, metric)
+    if not series:
+        return Missing(f"no {metric}")
+    if at in ("all", "area"):
+        return series
+    if at in ("last", "best"):
+        epoch = max(series) if at == "last" else min(series, key=lambda epoch: (series[epoch], epoch))
+        return {epoch: series[epoch]}
+    return _within(series, metric, at)
+
+
+def step_seconds(view: View, cell: Cell) -> Series:
+    """Epoch to seconds of training over steps; where steps are not known, to the median step. Empty where unknown."""
+    seconds = times(view, cell, "train_seconds")
+    if isinstance(seconds, Missing):
+        return {}
+    steps = view.series(cell, "steps")
+    found: Series = {epoch: s / steps[epoch] for epoch, s in seconds.items() if steps.get(epoch)}
+    found = found or times(view, cell, "step_seconds_median") or {}
+    return {epoch: s for epoch, s in found.items() if s > 0}
+
+
+def beside(cells: Sequence[Cell], base: Sequence[Cell]) -> dict[str, tuple[Cell, Cell]]:
+    """Seed to the two cells of it, of those that were measured to their end."""
+    others = {cell.seed: cell for cell in base if cell.ok}
+    return {str(cell.seed): (cell, others[cell.seed]) for cell in cells if cell.ok and cell.seed in others}
+
+
+def paired(
+    view: View,
+    cells: Mapping[str, tuple[Cell, Cell]],
+    left: Mapping[str, Series],
+    right: Mapping[str, Series],
+) -> Pairs | Missing:
+    """For each seed the times of the same epoch of two cells that took turns; Missing unless all of them did."""
+    pairs: Pairs = []
+    for seed, (one, other) in cells.items():
+        common = [epoch for epoch in left[seed] if epoch in right[seed]]
+        if not view.paired(one, other) or not common:
+            return Missing("not measured in turn")
+        pairs.append([(left[seed][epoch], right[seed][epoch]) for epoch in common])
+    return pairs
+
+
+def paired_times(view: View, cells: Sequence[Cell], base: Sequence[Cell], metric: str) -> Pairs | Missing:
+    """The times of the same epochs of cells of one method and of another, seed by seed."""
+    sides = beside(cells, base)
+    left, right = ({seed: times(view, pair[side], metric) or {} for seed, pair in sides.items()} for side in (0, 1))
+    return paired(view, sides, left, right)
+
+
+def more_seconds(view: View, cells: Sequence[Cell], base: Sequence[Cell]) -> list[list[float]]:
+    """Seconds a step that ``cells`` take more than ``base``, for each seed, from epochs measured in turn."""
+    sides = beside(cells, base)
+    left, right = ({seed: step_seconds(view, pair[side]) for seed, pair in sides.items()} for side in (0, 1))
+    return [[one - other for one, other in cell] for cell in paired(view, sides, left, right) or ()]
+
+
+def default_at(metric: str) -> str:
+    """Where a metric is looked at unless a suite says otherwise: times over all epochs, the others at the last."""
+    return "all" if metric in TIMES else "last"
+
+
+def best_epoch(series: Series, metric: str) -> int | None:
+    """The first epoch with the highest accuracy, or the lowest of anything else; None where none has a number."""
+    numbers = {epoch: number for epoch, number in series.items() if not math.isnan(number)}
+    if not numbers:
+        return None
+    best = max(numbers.values()) if metric.endswith("accuracy") else min(numbers.values())
+    return min(epoch for epoch, number in numbers.items() if number == best)
+
+
+def describe_at(at: At) -> str:
+    """``epoch 5``, ``epochs 1 to 3``, ``the last epoch``; as it is where a file holds something else."""
+    match at:
+        case {"epoch": epoch}:
+            return f"epoch {epoch}"
+        case {"epochs": [first, last]}:
+            return f"epochs {first} to {last}"
+        case "last" | "best":
+            return f"the {at} epoch"
+        case "area" | "all":
+            return "all epochs"
+    return told(at)
+
+
+def _at(series: Series, metric: str, at: At) -> float | Missing:
+    if not series:
+        return Missing(f"no {metric}")
+    if at == "last":
+        return series[max(series)]
+    if at == "best":
+        epoch = best_epoch(series, metric)
+        return Missing(f"{metric} is not a number") if epoch is None else series[epoch]
+    if at in ("area", "all"):
+        return sum(series.values()) / len(series)
+    picked = _within(series, metric, at)
+    if isinstance(picked, Missing):
+        return picked
+    first, last = _bounds(at) or (0, 0)
+    if len(picked) < last - first + 1:
+        return Missing(f"{metric} of {len(picked)} of {describe_at(at)}")
+    return sum(picked.values()) / len(picked)
+
+
+def _within(series: Series, metric: str, at: At) -> Series | Missing:
+    bounds = _bounds(at)
+    if bounds is None:
+        return Missing(f"at = {told(at)} picks no epoch")
+    picked = {epoch: number for epoch, number in series.items() if bounds[0] <= epoch <= bounds[1]}
+    return picked or Missing(f"no {metric} at {describe_at(at)}")
+
+
+def _bounds(at: At) -> tuple[int, int] | None:
+    """The first and the last epoch of a table; None where a file holds something else."""
+    match at:
+        case {"epoch": int(epoch)}:
+            return epoch, epoch
+        case {"epochs": [int(first), int(last)]} if first <= last:
+            return first, last
+    return None
+
+
+def _over_steps(view: View, cell: Cell, metric: str) -> float | None:
+    kinds = view.steps.of(cell.key, "preconditioner")
+    several = len(set(kinds)) > 1
+    numbers = [
+        number
+        for number, kind in zip(view.steps.numbers(cell.key, metric), kinds, strict=True)
+        if number is not None and not (several and kind != PRECONDITIONER)
+    ]
+    return statistics.median(numbers) if numbers and not any(map(math.isnan, numbers)) else None
+
+
+def _target(view: View, cell: Cell, metric: str, target: float | None) -> float | Missing:
+    if metric == "reached" and cell.status in ("diverged", "not-applicable"):
+        return 0.0
+    if not cell.ok:
+        return Missing(cell.status)
+    shares = view.series(cell, "test_accuracy")
+    if target is None or not shares:
+        return Missing("no test_accuracy")
+    first = next((epoch for epoch in sorted(shares) if shares[epoch] >= target), None)
+    if metric == "reached":
+        return float(first is not None)
+    if first is None:
+        return math.inf
+    if metric == "epochs_to":
+        return float(first)
+    series = view.series(cell, "train_seconds")
+    seconds = [series.get(epoch, math.nan) for epoch in range(1, first + 1)]
+    if not math.isfinite(total := sum(seconds)):
+        missing = next((epoch for epoch, s in enumerate(seconds, 1) if not math.isfinite(s)), first)
+        return Missing(f"no train_seconds of epoch {missing}")
+    return total

@@ -1,0 +1,448 @@
+"""Figures as SVG and PNG, by matplotlib without a display.
+
+The same figure gives the same bytes: no date, no random names. Glyphs are outlines of matplotlib's own
+font. What comes from files is drawn letter by letter, never as mathematics (``text.parse_math``).
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import matplotlib.style
+from matplotlib import ticker
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure as Canvas
+from matplotlib.font_manager import findfont, get_font
+from matplotlib.lines import Line2D
+
+from bnpbench.errors import BnpbenchError
+from bnpbench.methods.base import Ink
+from bnpbench.report.data import views
+from bnpbench.report.figures import figures
+from bnpbench.report.figures.model import Axis, Curve, Figure, ForestPanel, Mark, Panel, Row, inks
+from bnpbench.results import Results
+from bnpbench.text import plain
+
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+WIDTH = 7.0  # inches: the width of a page's text
+PANEL_HEIGHT = 2.1
+DPI = 200
+FONT = 8.5  # points; 7 where said
+_STYLE = {
+    "font.family": "DejaVu Sans",
+    "font.size": FONT,
+    "axes.titlesize": FONT,
+    "axes.labelsize": FONT,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "legend.fontsize": FONT,
+    "axes.spines.top": False,
+    "axes.linewidth": 0.7,
+    "axes.grid": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.5,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 4,
+    "svg.fonttype": "path",
+    "text.parse_math": False,
+    "axes.formatter.use_mathtext": False,
+    "axes.unicode_minus": True,
+}
+
+
+@contextmanager
+def style(name: str) -> Iterator[None]:
+    """The look of all figures, whatever the user's matplotlibrc says; ``name`` seeds the names inside the SVG."""
+    with matplotlib.style.context(["default", _STYLE | {"svg.hashsalt": name}], after_reset=True):
+        yield
+
+
+def draw_panels(figure: Figure, inks: Mapping[str, Ink]) -> Canvas:
+    """Draws a figure of panels; call it, and save what it returns, under :func:`style`."""
+    panels = [panel for panel in figure.panels if isinstance(panel, Panel)]
+    columns = {1: 1, 2: 2, 4: 2}.get(len(panels), 3)
+    rows = math.ceil(len(panels) / columns)
+    canvas = _new_canvas(WIDTH, 1.0)
+    grid = canvas.subplots(rows, columns, squeeze=False)
+    cells = list(grid.flat)
+    for place in cells[len(panels) :]:
+        place.remove()
+    rights = [_panel(place, panel, inks) for place, panel in zip(cells, panels, strict=False)]
+    pairs = list(zip(cells, rights, strict=False))
+    if figure.shared:
+        _share_limits(pairs)
+    for panel, (left, right) in zip(panels, pairs, strict=True):
+        scale(left, "x", panel.x)
+        scale(left, "y", panel.left)
+        if right is not None and panel.right is not None:
+            scale(right, "y", panel.right)
+    if figure.shared:
+        _label_outside(pairs, columns)
+    height = rows * (PANEL_HEIGHT if len(panels) > 1 else 1.2 * PANEL_HEIGHT)
+    _finish(canvas, figure, height, _handles(panels, inks))
+    canvas.draw_without_rendering()  # lays out, once for both formats
+    canvas.set_layout_engine("none")
+    return canvas
+
+
+def _new_canvas(width: float, height: float) -> Canvas:
+    """An empty figure in inches."""
+    canvas = Canvas(figsize=(width, height), dpi=DPI, facecolor="white")
+    FigureCanvasAgg(canvas)
+    return canvas
+
+
+def _finish(canvas: Canvas, figure: Figure, height: float, handles: Sequence[Line2D] = ()) -> Canvas:
+    """Adds title, legend and notes above and below what is ``height`` inches high, each in room of its own."""
+    lines = [line for note in figure.notes for line in wrapped(note, WIDTH - 0.2, 7, 3)]
+    foot = 0.14 * len(lines) + 0.1
+    canvas.set_size_inches(WIDTH, height + 3)
+    legend_height = _legend(canvas, handles)
+    head = wrapped(figure.title, WIDTH / 1.15 - 0.2, 9.5, 2)
+    total = 0.17 * len(head) + 0.1 + height + legend_height + foot
+    canvas.set_size_inches(WIDTH, total)
+    for legend in canvas.legends:
+        legend.set_bbox_to_anchor((0.5, foot / total), transform=canvas.transFigure)
+    text: dict[str, Any] = {"ha": "left", "linespacing": 1.25}
+    canvas.text(0.01, 1 - 0.06 / total, "\n".join(head), va="top", fontsize=9.5, weight="bold", **text)
+    canvas.text(0.01, 0.05 / total, "\n".join(lines), va="bottom", fontsize=7, color="#444444", **text)
+    bottom = (foot + legend_height) / total
+    canvas.set_layout_engine("constrained", rect=(0.005, bottom, 0.99, height / total), w_pad=0.06, h_pad=0.06)
+    return canvas
+
+
+def _head_height(canvas: Canvas) -> float:
+    """Inches that the title takes of a finished figure."""
+    return 0.17 * (canvas.texts[0].get_text().count("\n") + 1) + 0.1
+
+
+def drawable(text: str) -> str:
+    """Text whose every letter the font has: no control characters, others as ``\\uXXXX``."""
+    return "".join(
+        letter if letter == "\n" or ord(letter) in _glyphs() else f"\\u{ord(letter):04x}" for letter in plain(text)
+    )
+
+
+def wrapped(text: str, width: float, size: float, most: int) -> list[str]:
+    """Lines of at most so many inches, in a font of so many points; what does not fit ends in ``…``."""
+    letters = drawable(text)[: 400 * most]
+    columns = max(4, int(width / inches("n", size) * 1.2))
+    while True:
+        lines = textwrap.wrap(letters, columns, max_lines=most, placeholder=" …", break_on_hyphens=False)
+        if columns <= 4 or all(inches(line, size) <= width for line in lines):
+            return lines
+        columns -= max(1, columns // 20)
+
+
+def shortened(text: str, width: float, size: float = FONT) -> str:
+    """A label of at most so many inches."""
+    return "".join(wrapped(text, width, size, 1))
+
+
+def inches(text: str, size: float) -> float:
+    """How wide a line is in a font of so many points."""
+    font = get_font(findfont("DejaVu Sans", fallback_to_default=True))
+    font.set_size(size, 72)
+    font.set_text(text, 0.0)
+    return float(font.get_width_height()[0]) / 64 / 72
+
+
+def scale(axes: Axes, which: Literal["x", "y"], axis: Axis) -> None:
+    """Makes an axis logarithmic or not, with ticks that are numbers, not powers."""
+    side = getattr(axes, f"{which}axis")
+    if axis.log:
+        getattr(axes, f"set_{which}scale")("log")
+        low, high = sorted(getattr(axes, f"get_{which}lim")())
+        decades = math.log10(high / low)
+        if decades > 0.7:
+            subs = (1.0,) if decades > 2.5 else (1.0, 2.0, 5.0)
+            side.set_major_locator(ticker.LogLocator(subs=subs, numticks=6))
+        else:
+            side.set_major_locator(ticker.MaxNLocator(nbins=4, steps=[1, 2, 2.5, 5, 10]))
+        side.set_minor_locator(ticker.NullLocator())
+        side.set_major_formatter(ticker.FuncFormatter(lambda number, _: _tick(number)))
+    else:
+        side.set_major_locator(ticker.MaxNLocator(nbins=5, integer=axis.whole, min_n_ticks=1, steps=[1, 2, 2.5, 5, 10]))
+        side.set_major_formatter(ticker.FuncFormatter(lambda number, _: _tick(number)))
+    if axis.at:
+        side.set_major_locator(ticker.FixedLocator(_spaced(axis.at)))
+
+
+def _tick(number: float) -> str:
+    """``0.25``, ``10⁵``, ``2·10⁵``."""
+    if number == 0 or 1e-3 <= abs(number) < 1e4:
+        return f"{number:.10g}".replace("-", "−")
+    mantissa, exponent = f"{number:.5e}".split("e")
+    power = f"10{str(int(exponent)).translate(_RAISED)}"
+    factor = f"{float(mantissa):g}".replace("-", "−")
+    return power if factor == "1" else f"{factor}·{power}"
+
+
+def _spaced(values: Sequence[float], least: float = 0.09) -> list[float]:
+    """The values that stand far enough from the one before, as a share of the (logarithmic) axis."""
+    ordered = sorted(values)
+    whole = math.log(ordered[-1] / ordered[0]) or 1.0
+    kept = ordered[:1]
+    for value in ordered[1:]:
+        if math.log(value / kept[-1]) >= least * whole:
+            kept.append(value)
+    return kept
+
+
+def _panel(axes: Axes, panel: Panel, inks: Mapping[str, Ink]) -> Axes | None:
+    right = axes.twinx() if panel.right is not None else None
+    methods = list(dict.fromkeys(curve.method for curve in panel.curves))
+    for curve in panel.curves:
+        offset = methods.index(curve.method) - (len(methods) - 1) / 2 if curve.spread == "bars" else 0.0
+        _curve(right if right is not None and curve.right else axes, curve, inks[curve.method], 1.02**offset)
+    for mark in panel.marks:
+        axes.axvline(mark.x, color="#555555", linewidth=1, linestyle=_mark_style(mark), zorder=1)
+    axes.set_title(shortened(panel.title, 1.9))
+    axes.set_xlabel(panel.x.label)
+    axes.set_ylabel(shortened(panel.left.label, 0.8 * PANEL_HEIGHT))
+    if panel.x.log:
+        xs = [x for curve in panel.curves for x in curve.x]
+        pad = max((max(xs) / min(xs)) ** 0.06, 1.25)
+        axes.set_xscale("log")
+        axes.set_xlim(min(xs) / pad, max(xs) * pad)
+    if panel.left.log:
+        axes.set_yscale("log")
+    if right is not None and panel.right is not None:
+        right.set_ylabel(panel.right.label)
+        right.grid(False)
+        right.spines["right"].set_visible(True)
+    else:
+        axes.spines["right"].set_visible(False)
+    return right
+
+
+def _curve(axes: Axes, curve: Curve, ink: Ink, shift: float) -> None:
+    line: dict[str, Any] = {"color": ink.light, "linestyle": "--" if curve.dashed else "-", "marker": ink.marker}
+    if curve.spread == "bars":
+        below = [max(0.0, y - low) for y, low in zip(curve.y, curve.low, strict=True)]
+        above = [max(0.0, high - y) for y, high in zip(curve.y, curve.high, strict=True)]
+        axes.errorbar(
+            [x * shift for x in curve.x], curve.y, [below, above], capsize=2, capthick=1, elinewidth=1, **line
+        )
+        return
+    axes.plot(curve.x, curve.y, markevery=max(1, len(curve.x) // 6), markeredgewidth=0, **line)
+    if curve.low != curve.high:
+        axes.fill_between(curve.x, curve.low, curve.high, color=ink.light, alpha=0.15, linewidth=0)
+
+
+def _share_limits(pairs: Sequence[tuple[Axes, Axes | None]]) -> None:
+    for side in zip(*pairs, strict=True):
+        axes = [one for one in side if one is not None]
+        limits = [one.get_ylim() for one in axes]
+        for one in axes:
+            one.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
+
+
+def _label_outside(pairs: Sequence[tuple[Axes, Axes | None]], columns: int) -> None:
+    """Numbers and labels of the y axes only at the outer edges."""
+    for place, (left, right) in enumerate(pairs):
+        if place % columns:
+            left.tick_params(labelleft=False)
+            left.set_ylabel("")
+        if right is not None and place % columns < columns - 1 and place < len(pairs) - 1:
+            right.tick_params(labelright=False)
+            right.set_ylabel("")
+
+
+def _handles(panels: Sequence[Panel], inks: Mapping[str, Ink]) -> list[Line2D]:
+    curves = [curve for panel in panels for curve in panel.curves]
+    handles = [
+        Line2D([], [], color=inks[m].light, marker=inks[m].marker, markeredgewidth=0, label=shortened(m, 3.0))
+        for m in dict.fromkeys(curve.method for curve in curves)
+    ]
+    mixed = [panel for panel in panels if len({curve.dashed for curve in panel.curves}) > 1]
+    if styles := {curve.quantity: curve.dashed for panel in mixed for curve in panel.curves}:
+        handles += [
+            Line2D([], [], color="#555555", linestyle="--" if dashed else "-", label=quantity)
+            for quantity, dashed in styles.items()
+        ]
+    marks = {mark.text: mark for panel in panels for mark in panel.marks}
+    handles += [
+        Line2D([], [], color="#555555", linewidth=1, linestyle=_mark_style(mark), label=f"crossing, {mark.text}")
+        for mark in marks.values()
+    ]
+    return handles
+
+
+def _mark_style(mark: Mark) -> Literal[":", "-."] | tuple[float, Sequence[float]]:
+    if mark.text == "predicted":
+        return ":"
+    return "-." if mark.text == "counted" else (0, (6, 2))
+
+
+def _legend(canvas: Canvas, handles: Sequence[Line2D]) -> float:
+    """Adds the legend in as many columns as the width has room for; its height in inches."""
+    for columns in range(min(6, len(handles)), 0, -1):
+        legend = canvas.legend(
+            handles=handles,
+            loc="lower center",
+            ncols=columns,
+            frameon=False,
+            borderaxespad=0,
+            borderpad=0.2,
+            handlelength=2.6,
+            columnspacing=1.4,
+        )
+        box = legend.get_window_extent(canvas.canvas.get_renderer())  # type: ignore[attr-defined]
+        if box.width <= 0.97 * canvas.bbox.width or columns == 1:
+            return float(box.height / canvas.dpi) + 0.08
+        legend.remove()
+    return 0.0
+
+
+@cache
+def _glyphs() -> frozenset[int]:
+    return frozenset(get_font(findfont("DejaVu Sans", fallback_to_default=True)).get_charmap())
+
+
+# --- claims: words on the left, intervals in the middle, verdicts on the right --------------
+
+_LEFT, _RIGHT = 3.0, 1.75  # inches for words, for verdicts
+_SIZE = 7.5  # points, of the text
+_LINE = 0.14  # inches, of a row's text
+_GAP = 0.1  # between rows
+_AXIS = 0.52  # below each panel: ticks and label
+_INK = "#222222"
+_MARKERS = {"holds": ("o", _INK), "fails": ("X", _INK), "undecided": ("o", "white"), "no data": ("o", "white")}
+
+
+def draw_forest(figure: Figure) -> Canvas:
+    """Draws claims; call it, and save what it returns, under the figures' style."""
+    panels = [panel for panel in figure.panels if isinstance(panel, ForestPanel)]
+    words = [
+        [
+            [*wrapped(row.says, _LEFT - 0.25, _SIZE, 3), *wrapped(row.detail, _LEFT - 0.25, _SIZE, 2)]
+            for row in panel.rows
+        ]
+        for panel in panels
+    ]
+    heights = [[_LINE * max(2, len(lines)) + _GAP for lines in rows] for rows in words]
+    height = sum(sum(rows) + _AXIS for rows in heights)
+    canvas = _finish(_new_canvas(WIDTH, height), figure, height)
+    canvas.set_layout_engine("none")
+    total = canvas.get_figheight()
+    top = total - _head_height(canvas)
+    for panel, rows, lines in zip(panels, heights, words, strict=True):
+        body = sum(rows)
+        axes = canvas.add_axes((_LEFT / WIDTH, (top - body) / total, (WIDTH - _LEFT - _RIGHT) / WIDTH, body / total))
+        _forest_panel(axes, panel, rows, lines)
+        top -= body + _AXIS
+    return canvas
+
+
+def _forest_panel(axes: Axes, panel: ForestPanel, heights: Sequence[float], words: Sequence[list[str]]) -> None:
+    low, high = _limits(panel)
+    if panel.axis.log:
+        axes.set_xscale("log")
+    axes.set_xlim(low, high)
+    axes.set_ylim(sum(heights), 0)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    axes.spines["right"].set_visible(False)
+    axes.grid(False, axis="y")
+    scale(axes, "x", panel.axis)
+    axes.set_xlabel(shortened(panel.axis.label, WIDTH - _LEFT - _RIGHT))
+    middle = 0.0
+    for row, height, lines in zip(panel.rows, heights, words, strict=True):
+        _row(axes, row, middle + height / 2, height, lines, (low, high))
+        middle += height
+
+
+def _row(axes: Axes, row: Row, y: float, height: float, lines: list[str], limits: tuple[float, float]) -> None:
+    low, high = limits
+    asked = [min(max(bound, low), high) for bound in row.bounds]
+    axes.fill_between(asked, y - 0.42 * height, y + 0.42 * height, color="#cfe3f3", linewidth=0, zorder=0.5)
+    for bound in row.bounds:
+        if low <= bound <= high:
+            axes.plot([bound] * 2, [y - 0.42 * height, y + 0.42 * height], color="#4a86b8", linewidth=1)
+    if row.low is not None and row.high is not None:
+        ends = [min(max(end, low), high) for end in (row.low, row.high)]
+        axes.plot(ends, [y, y], color=_INK, linewidth=1.6, solid_capstyle="butt")
+        for end, there in zip(ends, (row.low, row.high), strict=True):
+            if end == there:
+                axes.plot([end] * 2, [y - 0.045, y + 0.045], color=_INK, linewidth=1.2)
+    marker, fill = _MARKERS[row.outcome]
+    value = min(max(row.value, low), high)
+    if value != row.value:
+        marker = ">" if row.value > high else "<"
+    axes.plot([value], [y], marker=marker, color=_INK, markerfacecolor=fill, markersize=6, clip_on=False, zorder=5)
+    text: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": _SIZE}
+    axes.text(-0.06, y, "\n".join(lines), ha="right", **text)
+    axes.text(
+        1.06,
+        y,
+        "\n".join(
+            shortened(text, _RIGHT - 0.2, _SIZE) for text in (f"{row.outcome}: {row.value_text}", row.interval_text)
+        ),
+        ha="left",
+        **text,
+    )
+
+
+def _limits(panel: ForestPanel) -> tuple[float, float]:
+    """Room for all that is finite, and for a bound to have two sides."""
+    numbers = [n for row in panel.rows for n in (row.value, row.low, row.high, *row.bounds) if n is not None]
+    known = [number for number in numbers if math.isfinite(number)] or [0.0, 1.0]
+    if panel.axis.log:
+        known = [number for number in known if number > 0]  # an interval may reach below: cut at the edge
+        low, high = math.log(min(known)), math.log(max(known))
+        pad = 0.12 * (high - low) or 0.1
+        return math.exp(low - pad), math.exp(high + pad)
+    low, high = min(known), max(known)
+    if panel.axis.label.startswith("reached"):  # a share of seeds
+        return min(low, 0.0) - 0.05, max(high, 1.0) + 0.05
+    pad = 0.12 * (high - low) or 0.12 * abs(high) or 0.1
+    return low - pad, high + pad
+
+
+# --- files --------------------------------------------------------------------------------
+
+
+def write_figures(results: Results, folder: Path) -> list[Path]:
+    """Writes every figure of the results as SVG and PNG, and returns the files; others in the folder stay.
+
+    Raises:
+        BnpbenchError: the folder cannot be written.
+    """
+    seen = views(results)
+    colours = inks(seen)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return [path for figure in figures(seen) for path in _write(figure, colours, folder)]
+    except OSError as error:
+        raise BnpbenchError(f"--figures {folder}: cannot be written ({error.strerror or error})") from error
+
+
+def canvas(figure: Figure, colours: Mapping[str, Ink]) -> Canvas:
+    """The figure as matplotlib has it, under the figures' style."""
+    return draw_forest(figure) if figure.kind == "claims" else draw_panels(figure, colours)
+
+
+def _write(figure: Figure, colours: Mapping[str, Ink], folder: Path) -> list[Path]:
+    with style(figure.name):
+        drawn = canvas(figure, colours)
+        title = f"{figure.suite}: {figure.title}"
+        files = {
+            "svg": {"Date": None, "Creator": "bnpbench", "Title": title, "Description": " ".join(figure.notes)},
+            "png": {"Software": None, "Title": title},
+        }
+        paths = []
+        for extension, metadata in files.items():
+            path = folder / f"{figure.name}.{extension}"
+            temporary = folder / f".{figure.name}.tmp"
+            drawn.savefig(temporary, format=extension, dpi=DPI, metadata=metadata)
+            temporary.replace(path)
+            paths.append(path)
+    return paths

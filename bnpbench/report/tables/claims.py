@@ -1,0 +1,128 @@
+"""What a suite holds its numbers against: its claims with their verdicts, and published figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from bnpbench.report.data import Cell, View
+from bnpbench.report.document import Entry, Place, Section, Table
+from bnpbench.report.query import TARGETS, TIMES, At, Missing, default_at, describe_at, times, value
+from bnpbench.report.verdicts import Verdict, advice, view_verdicts
+from bnpbench.results import told
+from bnpbench.statistics.bootstrap import cells_interval
+from bnpbench.text import dash, decimals, fixed, significant
+
+SHOWN_ELSEWHERE = ("train_seconds", "test_accuracy")  # published figures of these stand beside ours
+
+
+def claims(view: View) -> Section | None:
+    """The verdicts, each with its estimate, interval and n; None where the suite claims nothing."""
+    found = view_verdicts(view)
+    if not found:
+        return None
+    rows = tuple(_claim_row(verdict) for verdict in found)
+    columns = ("verdict", "claim", "where", "what", "estimate", "95 % interval", "asked", "n", "remark")
+    notes = tuple(filter(None, (advice(view, verdict) for verdict in found)))
+    outcomes = [verdict.outcome for verdict in found]
+    counts = ", ".join(
+        f"{outcomes.count(outcome)} {outcome}"
+        for outcome in ("holds", "fails", "undecided", "no data")
+        if outcome in outcomes
+    )
+    return Section(f"Claims: {counts}", tables=(Table("", columns, rows, notes),))
+
+
+def asked(bounds: tuple[float, float]) -> str:
+    """``at most 1``, ``at least 0.5``, ``-0.01 to 0.01``."""
+    low, high = (f"{bound:.6g}" for bound in bounds)
+    if bounds[0] == float("-inf"):
+        return f"at most {high}"
+    return f"at least {low}" if bounds[1] == float("inf") else f"{low} to {high}"
+
+
+def published(view: View, cells: Sequence[Cell], metric: str) -> str:
+    """What the suite's references say of a metric of these cells, with its source; empty without one.
+
+    The epochs that a reference is about stand there too, unless they are those of every figure of this metric.
+    """
+    keys = {cell.key for cell in cells}
+    found = []
+    for reference in view.document.get("references") or ():
+        if reference.get("metric") == metric and keys & set(reference["cells"]):
+            usual, at = default_at(metric), reference.get("at") or default_at(metric)
+            epochs = "" if at == usual else f"{describe_at(at)}; "
+            found.append(f"{told(reference.get('value'))} ({epochs}{reference.get('source')})")
+    return "; ".join(dict.fromkeys(found))
+
+
+def references(view: View) -> Section | None:
+    """Published figures that have no table of their own, a row each; None where the suite has none of this kind."""
+    listed = view.document.get("references") or ()
+    elsewhere = (*SHOWN_ELSEWHERE, view.select.get("over"))
+    rows = tuple(_reference_row(view, reference) for reference in listed if reference.get("metric") not in elsewhere)
+    columns = ("method", "N", "what", "ours", "published", "source")
+    return Section("Published figures", tables=(Table("", columns, rows),)) if rows else None
+
+
+def _claim_row(verdict: Verdict) -> tuple[str | Entry, ...]:
+    head = (verdict.says, verdict.where, verdict.question)
+    place, what = Place("claims", verdict.where, verdict.says), f"{verdict.question}: {asked(verdict.bounds)}"
+    text = "; ".join(filter(None, (verdict.outcome, verdict.reason)))
+    estimate = verdict.estimate
+    if estimate is None:
+        entry = place.entry(what, text=text, shown=dash())
+        return (verdict.outcome, *head, entry, dash("no data"), asked(verdict.bounds), dash(), verdict.reason)
+    if estimate.low is None or estimate.high is None:
+        shown, interval = significant(estimate.value), dash(estimate.reason)
+    else:
+        digits = decimals(max(abs(estimate.low), abs(estimate.high)))
+        shown, low, high = (fixed(number, digits) for number in (estimate.value, estimate.low, estimate.high))
+        interval = f"[{low}, {high}]"
+    entry = place.entry(what, estimate.value, estimate.low, estimate.high, estimate.n, text, shown=shown)
+    n = f"{estimate.n} {verdict.unit if estimate.n != 1 else verdict.unit.removesuffix('s')}"
+    remark = verdict.reason.removeprefix(estimate.reason).removeprefix("; ")  # the first part stands for the interval
+    outcome = f"{verdict.outcome} (n = 1)" if estimate.n == 1 and verdict.outcome == "undecided" else verdict.outcome
+    return (outcome, *head, entry, interval, asked(verdict.bounds), n, remark)
+
+
+def _reference_row(view: View, reference: Mapping[str, Any]) -> tuple[str | Entry, ...]:
+    cells = [view.by_key[key] for key in reference["cells"] if key in view.by_key]
+    metric, target = str(reference.get("metric")), reference.get("target")
+    at = reference.get("at") or default_at(metric)
+    found = [_numbers(view, cell, metric, at, target) for cell in cells]
+    values = [numbers for numbers in found if not isinstance(numbers, Missing)]
+    reasons = [numbers.reason for numbers in found if isinstance(numbers, Missing)]
+    epochs = "" if at == "last" and metric not in TIMES else describe_at(at)
+    what = " ".join(filter(None, (metric, "" if target is None else told(target), epochs)))
+    methods = ", ".join(dict.fromkeys(cell.label for cell in cells)) or told(reference.get("cell"))
+    sizes = ", ".join(dict.fromkeys(str(cell.batch_size) for cell in cells))
+    place = Place("published figures", "", methods)
+    if values:
+        ours = _ours(place, what, values, are_times=metric in TIMES)
+    else:
+        ours = place.empty(what, ", ".join(dict.fromkeys(reasons)) or "no cell")
+    published, source = told(reference.get("value")), str(reference.get("source"))
+    text = "; ".join(filter(None, (ours.text, f"published {published}, {source}")))
+    return (methods, sizes, what, replace(ours, text=text), published, source)
+
+
+def _numbers(view: View, cell: Cell, metric: str, at: At, target: object) -> list[float] | Missing:
+    """Of a cell: its times at all the epochs, or the one number."""
+    if metric in TIMES:
+        series = times(view, cell, metric, at)
+        return series if isinstance(series, Missing) else list(series.values())
+    if target is not None and not isinstance(target, int | float) and metric in TARGETS:
+        return Missing(f"a target of {told(target)} is no number")
+    found = value(view, cell, metric, at, target if isinstance(target, int | float) else None)
+    return found if isinstance(found, Missing) else [found]
+
+
+def _ours(place: Place, what: str, values: Sequence[Sequence[float]], *, are_times: bool) -> Entry:
+    """Times by their median and interval over epochs, as of a claim; anything else by its mean over seeds."""
+    every = [number for numbers in values for number in numbers]
+    if are_times:
+        return place.interval(what, cells_interval(values), every)
+    center = sum(every) / len(every)
+    return place.over_seeds(what, center, every, decimals(center))

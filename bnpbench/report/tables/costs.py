@@ -1,0 +1,231 @@
+"""What a step costs: FLOPs and operators, and which of launches, bytes and arithmetic bounds its time.
+
+FLOPs are the model's, and the method's as predicted, counted and executed. A step is bounded by the rates of the
+machine that it was measured on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from bnpbench.report.data import Cell, Group, View, measured
+from bnpbench.report.document import Entry, Place, Section, Table
+from bnpbench.report.query import step_seconds
+from bnpbench.statistics.bootstrap import cells_interval
+from bnpbench.text import DASH, dash, significant
+
+_COLUMNS = {
+    "flops_model": ("model", "not counted"),
+    "flops_method_predicted": ("method, predicted", "no formula"),
+    "flops_method_counted": ("method, counted", "not counted"),
+    "flops_method_executed": ("method, executed", "not counted"),
+    "flops_method_products": ("products of these", "not counted"),
+    "operators_per_step": ("operators", "not counted"),
+    "kernels_per_step": ("kernels", "not counted"),
+}
+_BOUNDS = (
+    "method",
+    "N",
+    "FLOPs",
+    "bytes",
+    "operators",
+    "kernels",
+    "roofline, ms",
+    "measured, ms",
+    "ratio",
+    "bound by",
+)
+_BOUNDS_TITLE = "What bounds a step"
+_NOTE = (
+    "Roofline: the longer of FLOPs over the rate of a matrix product and bytes over the memory's bandwidth, both the "
+    "best of their repetitions. FLOPs: model and method. Bytes, the least traffic: each parameter, gradient, moment of "
+    "the optimizer and running statistic read and written once, each tensor kept for the backward pass written and "
+    "read once, the batch read once. Ratio: measured over roofline. Bound by: the longest of arithmetic, bytes and, in "
+    "the eager engine, launches (operators over the rate of operators that do next to nothing)."
+)
+_GET = (
+    "not known: the peak rates of this machine are not recorded; bnpbench env --measure measures them, and the next "
+    "bnpbench run records them, without measuring a finished cell again"
+)
+_OTHERS = (
+    "not known: the peak rates of this machine are those of one thread and of all cores, on the CPU in float32 alone; "
+    "none of these cells ran so"
+)
+
+
+def costs(view: View) -> Section:
+    """One table for each group; columns that are null or 0 in every cell of the suite are left out."""
+    there = [name for name in _COLUMNS if any(cell.row.get(name) for cell in view.cells)]
+    forms = any(cell.row.get("bnp_form") is not None for cell in view.cells)
+    return Section("FLOPs per step", tables=tuple(_table(group, there, forms) for group in view.groups))
+
+
+def _table(group: Group, names: Sequence[str], forms: bool) -> Table:
+    rows = list[tuple[str | Entry, ...]]()
+    for method, batch_size, cells in group.places():
+        place = Place("FLOPs per step", group.title, method, batch_size)
+        whole, others = measured(cells)
+        found = [_counted(place, name, whole, others) for name in names]
+        form = ", ".join(dict.fromkeys(filter(None, (cell.text("bnp_form") for cell in whole)))) or DASH
+        rows.append((method, str(batch_size), *found, *([form] if forms else [])))
+    columns = ("method", "N", *(_COLUMNS[name][0] for name in names), *(["form of BNP"] if forms else []))
+    note = (
+        "Counts, the same in every run. Predicted by the paper's formula; counted on the plain algorithm; executed by "
+        "the cell's eager step. A multiply-add is 2."
+    )
+    if "flops_method_products" in names:
+        note += (
+            " Products of these: to train a scale and shift of the input takes the gradient of what the first layer "
+            "reads, which nothing else asks for."
+        )
+    return Table(group.title, columns, tuple(rows), (note,))
+
+
+def _counted(place: Place, name: str, cells: Sequence[Cell], others: str) -> Entry:
+    counts = sorted({count for cell in cells if (count := cell.count(name)) is not None})
+    if not counts:
+        return place.empty(name, _COLUMNS[name][1] if cells else others)
+    shown = f" {DASH} ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1])))
+    return place.entry(name, counts[0], counts[0], counts[-1], len(cells), shown=shown)
+
+
+# --- what bounds a step -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Rate:
+    """What ``measure.rates`` measured of one quantity: a second, with one device and so many threads."""
+
+    quantity: str
+    device: object
+    threads: object
+    median: float
+    low: float
+    high: float
+
+    def fits(self, cell: Cell) -> bool:
+        """Whether a cell ran so."""
+        device = cell.row.get("device")
+        return self.device == device and (device != "cpu" or self.threads == cell.row.get("threads"))
+
+
+@dataclass(frozen=True)
+class _Rates:
+    """The best a second of one device with so many threads: bytes, operations in a cell's precision, operators."""
+
+    bandwidth: float
+    product: float
+    operators: float
+
+    def bounds(self, cell: Cell) -> dict[str, float]:
+        """Seconds that each of the three takes at least, of a cell whose costs are known."""
+        found = {
+            "arithmetic": _flops(cell) / self.product,
+            "bytes": (cell.count("bytes_per_step") or 0) / self.bandwidth,
+        }
+        operators = cell.count("operators_per_step")
+        if cell.row["engine"] == "eager" and operators is not None:
+            found["launches"] = operators / self.operators
+        return found
+
+
+def bounds(view: View) -> Section | None:
+    """A table for each group whose rates are known; one line where none are; None where no cell has its costs."""
+    if not any(_is_counted(cell) for cell in view.cells):
+        return None
+    known = list(_measured_rates(view))
+    tables = [table for group in view.groups if known and (table := _bounds_table(view, group, known)).rows]
+    if tables:
+        return Section(_BOUNDS_TITLE, tables=tuple(tables))
+    return Section(_BOUNDS_TITLE, (_OTHERS if known else _GET,))
+
+
+def _measured_rates(view: View) -> Iterable[_Rate]:
+    """As far as the file, which may be anyone's, holds them."""
+    entries = view.facts("rates").get("rates")
+    for entry in entries if isinstance(entries, list) else []:
+        if isinstance(entry, dict) and isinstance(quantity := entry.get("quantity"), str):
+            numbers = [entry.get(name) for name in ("median", "low", "high")]
+            known = [x for x in numbers if isinstance(x, int | float) and not isinstance(x, bool) and 0 < x < 1e30]
+            if len(known) == len(numbers):
+                yield _Rate(quantity, entry.get("device"), entry.get("threads"), *known)
+
+
+def _best(known: Sequence[_Rate], cell: Cell) -> _Rates | None:
+    """The rates that a cell's time is set beside; None where they were not measured with its device and threads."""
+    best = {rate.quantity: rate.high for rate in known if rate.fits(cell)}
+    precision = cell.text("precision") or "float32"
+    if not {"bandwidth", precision, "operators"} <= best.keys():
+        return None
+    return _Rates(best["bandwidth"], best[precision], best["operators"])
+
+
+def _bounds_table(view: View, group: Group, known: Sequence[_Rate]) -> Table:
+    rows, entries = list[tuple[str | Entry, ...]](), list[Entry]()
+    for method, batch_size, cells in group.places():
+        place = Place(_BOUNDS_TITLE.lower(), group.title, method, batch_size)
+        whole = [cell for cell in measured(cells)[0] if _is_counted(cell)]
+        rates = _best(known, whole[0]) if whole else None
+        series = [[1e3 * s for s in step_seconds(view, cell).values()] for cell in whole]
+        if rates is None or not any(series):
+            continue
+        row = _bounds_row(place, whole[0], rates, series)
+        operators, kernels = (_count(whole[0].count(name)) for name in ("operators_per_step", "kernels_per_step"))
+        rows.append(
+            (
+                method,
+                str(batch_size),
+                _count(_flops(whole[0])),
+                row["bytes"],
+                operators,
+                kernels,
+                row["roofline"],
+                row["measured"],
+                row["ratio"],
+                row["bound by"],
+            )
+        )
+        entries += row.values()
+    return Table(group.title, _BOUNDS, tuple(rows), (_NOTE, *_told(group, known)), tuple(entries))
+
+
+def _bounds_row(place: Place, cell: Cell, rates: _Rates, series: Sequence[Sequence[float]]) -> Mapping[str, Entry]:
+    """The numbers of a row, in the order of records."""
+    least = rates.bounds(cell)
+    roofline = 1e3 * max(least["arithmetic"], least["bytes"])
+    estimate = cells_interval([epochs for epochs in series if epochs])
+    ratio = estimate.value / roofline
+    traffic = cell.count("bytes_per_step")
+    verdict = max(least, key=lambda name: least[name])
+    return {
+        "measured": place.interval("step_milliseconds", estimate, [ms for epochs in series for ms in epochs]),
+        "bytes": place.entry("bytes_per_step", traffic, shown=_count(traffic)),
+        "roofline": place.entry("roofline_milliseconds", roofline, shown=significant(roofline, 3)),
+        "ratio": place.entry("ratio to the roofline", ratio, shown=significant(ratio, 3)),
+        "bound by": place.entry("bound by", text=verdict, shown=verdict),
+    }
+
+
+def _told(group: Group, known: Sequence[_Rate]) -> list[str]:
+    """The rates of the group's devices and threads."""
+    lines = []
+    for rate in known:
+        if any(rate.fits(cell) for cell in group.cells if cell.ok):
+            median, low, high = (f"{number:.3g}" for number in (rate.median, rate.low, rate.high))
+            threads = f", threads {rate.threads}" if rate.device == "cpu" else ""
+            lines.append(f"{rate.quantity} {median} ({low} to {high}; {rate.device}{threads})")
+    return [f"Rates a second of this machine, median and range: {', '.join(lines)}."]
+
+
+def _flops(cell: Cell) -> int:
+    """Operations of a step: the model's and the method's."""
+    return (cell.count("flops_model") or 0) + max(cell.count("flops_method_executed") or 0, 0)
+
+
+def _is_counted(cell: Cell) -> bool:
+    return cell.ok and None not in (cell.row.get("bytes_per_step"), cell.row.get("flops_model"))
+
+
+def _count(count: int | None) -> str:
+    return dash() if count is None else f"{count:,}"

@@ -1,0 +1,227 @@
+"""What ran, on what machine, what did not finish, and what a reader must know before believing the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from bnpbench.report.data import AXES, Cell, View, tallied
+from bnpbench.report.document import Entry, Place, Section, Table
+from bnpbench.results import told
+from bnpbench.text import span
+
+_SHOWN = 5  # keys, logs and values in one place of a table
+
+# By settings, methods, batch sizes, and what became of them.
+_Rows = Mapping[tuple[tuple[str, ...], ...], list[Cell]]
+
+
+def overview(view: View) -> Section:
+    """The suite, its cells, the machine and the settings that all cells share."""
+    lines = [f"{name}: {view.document[name]}" for name in ("source", "description") if view.document.get(name)]
+    if not view.document:
+        lines.append("no suite.json is here: every cell is shown, with the settings that differ from their default")
+    lines += [f"cells: {_statuses(view.cells)}"]
+    if view.trials:
+        lines.append(f"trials, which only choose a setting: {_statuses(view.trials)}")
+    lines += [*_machine(view), *_measuring(view), *_provenance(view.cells)]
+    return Section(f"{view.suite} on {_hardware_name(view)} (environment {view.id})", tuple(lines), level=1)
+
+
+def settings(view: View) -> Section:
+    """What all cells share, and what follows from the method or the batch size."""
+    varying = {path.split(".")[0] for path in view.layout.differing} | set(AXES)
+    shared = view.cells[0].settings if view.cells else {}
+    lines = [
+        f"{name} = {told(value)}"
+        for name, value in shared.items()
+        if name not in varying and value not in (None, False, 0, "none", [])
+    ]
+    for path, values in view.layout.differing.items():
+        owners: dict[str, list[Cell]] = {}
+        for cell, value in zip(view.cells, values, strict=True):
+            owners.setdefault(told(value), []).append(cell)
+        lines.append(
+            f"{path} = {'; '.join(f'{value} ({_whose(owners[value], view)})' for value in list(owners)[:_SHOWN])}"
+        )
+        if len(owners) > _SHOWN:
+            lines[-1] += f"; and {len(owners) - _SHOWN} more"
+    return Section("Settings", tuple(lines))
+
+
+def deviations(view: View) -> Section | None:
+    """Where the run is not what the suite, or a reader, expects; None where it is."""
+    lines = []
+    shortened = (view.document.get("shortened") or {}).get("epochs")
+    if shortened:
+        lines.append(
+            f"shortened: {told(shortened)} epochs instead of the suite's (--epochs); schedules are as they were"
+        )
+    limits = {told(limit) for cell in view.cells if (limit := cell.settings.get("train_limit")) is not None}
+    lines += [f"limited: trained on the first {limit} examples (train_limit)" for limit in sorted(limits)]
+    cells = [cell for cell in view.cells if cell.row]
+    for name, text in (
+        ("dirty", "measured from a work tree with uncommitted changes"),
+        ("throttled", "measured while the clock was throttled"),
+    ):
+        if touched := [cell for cell in cells if cell.row[name]]:
+            lines.append(f"{text}: {len(touched)} of {len(cells)} cells")
+    fell_back = [
+        cell
+        for cell in cells
+        if (active := cell.text("engine_active")) and active.removesuffix("(compiled)") != cell.row["engine"]
+    ]
+    if fell_back:
+        lines.append(
+            f"another engine than asked for ran: {len(fell_back)} of {len(cells)} cells ({_labels(fell_back)})"
+        )
+    early = [cell for cell in cells if cell.row["stopped_by"] in ("max_epochs", "max_seconds")]
+    if early:
+        reasons = ", ".join(dict.fromkeys(str(cell.row["stopped_by"]) for cell in early))
+        if "max_epochs" in reasons and not view.measure.get("max_epochs"):
+            last = max((epoch for cell in early for epoch in view.series(cell, "train_seconds")), default=0)
+            reasons += f" (none was given: after {last} epochs)"
+        lines.append(f"stopped by {reasons} before the interval was reached: {len(early)} of {len(cells)} cells")
+    return Section("Deviations", tuple(lines)) if lines else None
+
+
+def unfinished(view: View) -> Section | None:
+    """Cells without a whole measurement, and why; None where every cell has one."""
+    titles = {cell.key: group.title for group in view.layout.groups for cell in group.cells}
+    places: dict[tuple[str, str, str, str, str], list[Cell]] = {}
+    for cell in view.cells:
+        if not cell.ok:
+            place = (titles[cell.key], cell.label, str(cell.batch_size), cell.status, cell.text("message"))
+            places.setdefault(place, []).append(cell)
+    if not places:
+        return None
+    entries = tuple(_not_finished(cell, titles[cell.key]) for cells in places.values() for cell in cells)
+    rows: _Rows = {
+        ((title,), (label,), (size,), (_seeds(c), *why)): c for (title, label, size, *why), c in places.items()
+    }
+    for column in (2, 1, 0):
+        rows = _merged(rows, column)
+    several = len(view.layout.groups) > 1
+    table = []
+    for (settings, methods, sizes, why), cells in rows.items():
+        logs = dict.fromkeys(filter(None, (cell.text("log") for cell in cells)))
+        where = ["; ".join(_first(settings))] if several else []
+        table.append((*where, ", ".join(methods), ", ".join(sizes), *why, ", ".join(_first(list(logs)))))
+    columns = (*(["settings"] if several else []), "method", "N", "seeds", "status", "message", "log")
+    return Section("Not measured to the end", tables=(Table("", columns, tuple(table), (), entries),))
+
+
+def _merged(rows: _Rows, column: int) -> _Rows:
+    """Rows that are alike in every other column, as one."""
+    alike: dict[tuple[tuple[str, ...], ...], list[tuple[tuple[str, ...], ...]]] = {}
+    for place in rows:
+        alike.setdefault((*place[:column], *place[column + 1 :]), []).append(place)
+    return {
+        (*rest[:column], tuple(name for place in places for name in place[column]), *rest[column:]): [
+            cell for place in places for cell in rows[place]
+        ]
+        for rest, places in alike.items()
+    }
+
+
+def _not_finished(cell: Cell, group: str) -> Entry:
+    text = "; ".join(filter(None, map(cell.text, ("status", "message", "log")))) or cell.status
+    return Place("not finished", group, cell.label, cell.batch_size).entry(f"seed {cell.seed}", text=text)
+
+
+def remarks(view: View) -> Section | None:
+    """What cells that were measured to their end have to say, such as the rate at which their images came."""
+    said: dict[str, list[Cell]] = {}
+    for cell in view.cells:
+        if cell.ok and (message := cell.text("message")):
+            said.setdefault(message, []).append(cell)
+    lines = [f"{message} ({_labels(cells)})" for message, cells in list(said.items())[:_SHOWN]]
+    return Section("Remarks", tuple(lines)) if lines else None
+
+
+def strays(view: View) -> Section | None:
+    """Cells in the folder that the suite, as it is now, does not name."""
+    places: dict[tuple[str, str, str], list[Cell]] = {}
+    for cell in view.strays:
+        places.setdefault((cell.label, str(cell.batch_size), cell.status), []).append(cell)
+    rows = tuple(
+        (label, size, _seeds(cells), status, ", ".join(_first([cell.key for cell in cells])))
+        for (label, size, status), cells in places.items()
+    )
+    entries = tuple(
+        Place("not part of the suite", "", cell.label, cell.batch_size).entry(cell.key, text=cell.status)
+        for cell in view.strays
+    )
+    columns = ("method", "N", "seeds", "status", "keys")
+    return Section("Not part of the suite", tables=(Table("", columns, rows, (), entries),)) if rows else None
+
+
+def damaged(entries: Sequence[tuple[Path, str]]) -> Section | None:
+    """What could not be trusted or was not whole; left alone and left out."""
+    rows = tuple(("/".join(path.parts[-4:]), reason) for path, reason in entries)
+    left = tuple(Place("left out").entry(place, text=reason) for place, reason in rows)
+    return Section("Left out", tables=(Table("", ("file", "why"), rows, (), left),)) if rows else None
+
+
+def _statuses(cells: Sequence[Cell]) -> str:
+    return f"{len(cells)}: {tallied([cell.status for cell in cells])}" if cells else "0"
+
+
+def _hardware_name(view: View) -> str:
+    hardware = view.facts("hardware")
+    used = [cell.settings.get("device") for cell in view.cells]
+    name = hardware.get("gpu") if "cuda" in used else None
+    return str(name or hardware.get("cpu") or "an unknown machine")
+
+
+def _machine(view: View) -> Iterable[str]:
+    for name, facts in (("machine", "hardware"), ("software", "software")):
+        known = [f"{key} {told(value)}" for key, value in view.facts(facts).items() if value is not None]
+        yield f"{name}: {', '.join(known) or 'unknown'}"
+
+
+def _measuring(view: View) -> Iterable[str]:
+    turns = view.measure.get("interleave")
+    told_turns = f"in turn, epoch by epoch, over {told(turns)}" if turns else "each cell alone"
+    warmup = view.measure.get("warmup_epochs") or 0
+    yield f"measured: {told_turns}; {told(warmup)} warm-up epoch{'' if warmup == 1 else 's'}, not counted"
+
+
+def _provenance(cells: Sequence[Cell]) -> Iterable[str]:
+    for name in ("bnpbench", "commit"):
+        if found := dict.fromkeys(filter(None, (cell.text(name) for cell in cells))):
+            yield f"{name}: {', '.join(_first(list(found)))}"
+    instants = [cell.row.get("finished") for cell in cells]
+    days = sorted(f"{instant:%Y-%m-%d}" for instant in instants if isinstance(instant, datetime))
+    if days:
+        yield f"days: {days[0]}" + (f" to {days[-1]}" if days[-1] != days[0] else "")
+
+
+def _seeds(cells: Sequence[Cell]) -> str:
+    return span(cell.seed for cell in cells)
+
+
+def _labels(cells: Sequence[Cell]) -> str:
+    return ", ".join(_first(list(dict.fromkeys(cell.label for cell in cells))))
+
+
+def _whose(cells: Sequence[Cell], view: View) -> str:
+    """Whose a value is: whole methods, whole batch sizes, then single places."""
+    everything = dict.fromkeys((cell.label, cell.batch_size) for cell in view.cells)
+    own = dict.fromkeys((cell.label, cell.batch_size) for cell in cells)
+    if own == everything:
+        return "some cells of every method"
+    names = []
+    for index, text in ((0, "{}"), (1, "N = {}")):
+        for name in dict.fromkeys(place[index] for place in own):
+            whole = [place for place in everything if place[index] == name]
+            if all(place in own for place in whole):
+                names.append(text.format(name))
+                own = {place: None for place in own if place[index] != name}
+    return ", ".join(_first([*names, *(f"{label} at {size}" for label, size in own)]))
+
+
+def _first(texts: Sequence[str]) -> list[str]:
+    more = len(texts) - _SHOWN
+    return [*texts[:_SHOWN], f"and {more} more"] if more > 0 else list(texts)

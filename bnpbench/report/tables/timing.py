@@ -1,0 +1,128 @@
+"""Time per epoch in the layout of the paper's Table 1, and ratios from pairs of epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bnpbench.registry import baselines
+from bnpbench.report.data import Cell, Group, View, measured
+from bnpbench.report.document import Entry, Place, Section, Table
+from bnpbench.report.query import Missing, Pairs, paired_times, times
+from bnpbench.report.tables.claims import published
+from bnpbench.report.verdicts import noise
+from bnpbench.statistics.bootstrap import cells_intervals
+from bnpbench.statistics.intervals import Estimate, outliers
+from bnpbench.text import dash, span
+
+_METRIC = "train_seconds"
+_At = tuple[int, str]  # batch size and method
+
+
+def timing(view: View) -> Section:
+    """Seconds per epoch, and the ratios to vanilla and to bn, one table each for every group."""
+    tables: list[Table] = []
+    for group in view.groups:
+        bases = [base for base in map(group.base, baselines()) if base is not None and len(group.methods) > 1]
+        ratios = [_ratios(view, group, base) for base in bases]
+        alone = bool(ratios) and not any(entry.value for table in ratios for entry in table.records)
+        tables += [_seconds(view, group, alone), *(ratios if not alone else ())]
+    return Section("Time per epoch", tables=tuple(tables))
+
+
+def _seconds(view: View, group: Group, alone: bool) -> Table:
+    cells = {at: measured(group.at(at[1], at[0])) for at in _places(group, group.methods)}
+    series = {at: [list(_times(view, cell).values()) for cell in whole] for at, (whole, _) in cells.items()}
+    estimates = _intervals(series)
+    entries = {}
+    for at, (_, others) in cells.items():
+        place = Place("seconds per epoch", group.title, at[1], at[0])
+        if at in estimates:
+            values = [seconds for epochs in series[at] for seconds in epochs]
+            entries[at] = place.interval(_METRIC, estimates[at], values, others)
+        else:
+            entries[at] = place.empty(_METRIC, others or "no epochs")
+    sources = {at: source for at in cells if (source := published(view, group.at(at[1], at[0]), _METRIC))}
+    counts = [estimate.n for estimate in estimates.values()]
+    flagged = sum(_flagged(view, cell) for at in estimates for cell in cells[at][0])
+    notes = [f"Seconds of training: median and 95 % interval (bootstrap) over {span(counts)} epochs."] if counts else []
+    if flagged:
+        notes.append(f"{flagged} of {sum(counts)} epochs are outliers (median absolute deviation); none is left out.")
+    if alone:
+        notes.append('No ratios: the methods were not measured in turn ([measure] interleave = ["method"]).')
+    return _pivoted("Seconds per epoch", group, group.methods, entries, notes, sources)
+
+
+def _ratios(view: View, group: Group, base: str) -> Table:
+    methods = [method for method in group.methods if method != base]
+    found = {at: _paired_ratios(view, group, at, base) for at in _places(group, methods)}
+    ratios = {at: cells for at, cells in found.items() if not isinstance(cells, Missing)}
+    estimates = _intervals(ratios)
+    entries, quantity = {}, f"{_METRIC} ratio"
+    for at, cells in found.items():
+        place = Place(f"ratio to {base}", group.title, at[1], at[0])
+        if isinstance(cells, Missing):
+            entries[at] = place.empty(quantity, cells.reason)
+        else:
+            values = [ratio for cell in cells for ratio in cell]
+            entries[at] = place.interval(quantity, estimates[at], values, measured(group.at(at[1], at[0]))[1])
+    notes = []
+    if estimates:
+        counts = span(estimate.n for estimate in estimates.values())
+        notes = [f"Median and 95 % interval (bootstrap) over {counts} pairs of epochs measured in turn."]
+        notes += noise(view, list(estimates.values()))
+    return _pivoted(f"Ratio to {base}", group, methods, entries, notes)
+
+
+def _places(group: Group, methods: Sequence[str]) -> list[_At]:
+    """By batch size, then by method."""
+    return [(size, method) for size in dict.fromkeys(size for _, size, _ in group.places()) for method in methods]
+
+
+def _pivoted(
+    title: str,
+    group: Group,
+    methods: Sequence[str],
+    entries: Mapping[_At, Entry],
+    notes: Sequence[str],
+    sources: Mapping[_At, str] | None = None,
+) -> Table:
+    """A row a method, a column a batch size, and beside it what was published where anything was."""
+    columns, known = dict[str, list[str | Entry]](), sources or {}
+    for size in dict.fromkeys(size for size, _ in entries):
+        columns[f"N = {size}"] = [entries[size, method] for method in methods]
+        if any((size, method) in known for method in methods):
+            columns[f"N = {size}, published"] = [known.get((size, method)) or dash() for method in methods]
+    rows = tuple(zip(methods, *columns.values(), strict=True))
+    whole = f"{title}: {group.title}" if group.title else title
+    return Table(whole, ("method", *columns), rows, tuple(notes), tuple(entries.values()))
+
+
+def _paired_ratios(view: View, group: Group, at: _At, base: str) -> list[list[float]] | Missing:
+    """Cell by cell the ratios of the epochs measured in turn."""
+    cells, bases = group.at(at[1], at[0]), group.at(base, at[0])
+    for side, whose in ((cells, ""), (bases, f"{base}: ")):
+        whole, others = measured(side)
+        if not whole:
+            return Missing(whose + others)
+    pairs: Pairs | Missing = paired_times(view, cells, bases, _METRIC)
+    if not pairs or not all(other for cell in pairs for _, other in cell):
+        return Missing("not measured in turn")
+    return [[one / other for one, other in cell] for cell in pairs]
+
+
+def _intervals(samples: Mapping[_At, Sequence[Sequence[float]]]) -> dict[_At, Estimate]:
+    """Of every place whose cells have epochs."""
+    kept = {at: cells for at, sample in samples.items() if (cells := [epochs for epochs in sample if epochs])}
+    return dict(zip(kept, cells_intervals(list(kept.values())), strict=True))
+
+
+def _times(view: View, cell: Cell) -> Mapping[int, float]:
+    return times(view, cell, _METRIC) or {}
+
+
+def _flagged(view: View, cell: Cell) -> int:
+    """How many epochs of a cell are outliers: as measured, else by their seconds."""
+    flags = view.epochs.of(cell.key, "outlier")
+    if all(flag is None for flag in flags):
+        return sum(outliers(list(_times(view, cell).values())))
+    return sum(map(bool, flags))

@@ -1,0 +1,321 @@
+"""What a suite claims, answered from the data: one verdict for each combination, and what would decide an open one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from bnpbench.report.data import Cell, Series, View, number, tallied, views
+from bnpbench.report.query import COUNTS, TIMES, At, Missing, default_at, describe_at, paired, times, value
+from bnpbench.results import Results, told
+from bnpbench.statistics.bootstrap import cells_interval, unpaired_interval
+from bnpbench.statistics.intervals import LEAST_PAIRS, Estimate, mean_interval, ratio_interval, student
+from bnpbench.text import fixed, significant
+
+Outcome = Literal["holds", "fails", "undecided", "no data"]
+Seeds = dict[str, Cell]  # seed to the cell that a side picks
+
+NOISY = 0.05  # half an interval's width, as a share of the ratio, from which a table carries a warning
+_HOPELESS = 100  # times as many values: nobody will run that
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer to a claim for one combination.
+
+    Attributes:
+        suite, environment: where it was measured.
+        says: the claim in words.
+        where: the combination in words; empty where there is only one.
+        question: what is bounded, such as ``ratio of train_seconds, bnp / bn``.
+        bounds: at least, at most; infinite where the claim has none.
+        outcome: interval inside the bounds: holds; outside: fails; else undecided; no number: no data.
+        estimate: the number and its interval, unless there is no data.
+        unit: what n counts: pairs, epochs, seeds.
+        reason: why it is undecided or has no data, or what else a reader must know.
+        keys: of the cells it rests on.
+    """
+
+    suite: str
+    environment: str
+    says: str
+    where: str
+    question: str
+    bounds: tuple[float, float]
+    outcome: Outcome
+    estimate: Estimate | None
+    unit: str
+    reason: str = ""
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """The number asked for, what its n counts, and a remark."""
+
+    estimate: Estimate
+    unit: str
+    remark: str
+
+
+def verdicts(results: Results) -> list[Verdict]:
+    """All claims of all suites in all environments."""
+    return [verdict for view in views(results) for verdict in view_verdicts(view)]
+
+
+def claims_exit_code(found: Iterable[Verdict]) -> int:
+    """Where claims decide: 4 if one has no data, else 1 if one fails, else 0."""
+    outcomes = {verdict.outcome for verdict in found}
+    return 4 if "no data" in outcomes else 1 if "fails" in outcomes else 0
+
+
+def view_verdicts(view: View) -> list[Verdict]:
+    """The claims of one suite in one environment; one that cannot be read has no data."""
+    found = []
+    for claim in view.document.get("claims") or ():
+        try:
+            found += [_verdict(view, claim, combination) for combination in claim["combinations"]]
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+            says = str(claim.get("says", claim) if isinstance(claim, dict) else claim)[:200]
+            reason = "suite.json holds it in a form that this bnpbench cannot read"
+            nothing = (-math.inf, math.inf)
+            found.append(Verdict(view.suite, view.id, says, "", "", nothing, "no data", None, "", reason))
+    return found
+
+
+def decide(estimate: Estimate, bounds: tuple[float, float]) -> tuple[Outcome, str]:
+    """Interval inside the bounds: holds; outside: fails; neither, or no interval: undecided, with the reason."""
+    low, high = estimate.low, estimate.high
+    if low is None or high is None:
+        return "undecided", estimate.reason
+    if bounds[0] <= low and high <= bounds[1]:
+        return "holds", ""
+    if high < bounds[0] or low > bounds[1]:
+        return "fails", ""
+    return "undecided", ""
+
+
+def _verdict(view: View, claim: Mapping[str, Any], combination: Mapping[str, Any]) -> Verdict:
+    bounds = _bounds(claim["bounds"])
+    left = _picked(view, combination["left"])
+    right = _picked(view, combination["right"]) if "right" in combination else None
+    answer = (_of_times if claim["metric"] in TIMES else _of_seeds)(view, claim, left, right)
+    outcome: Outcome = "no data"
+    estimate, unit = None, ""
+    if isinstance(answer, Missing):
+        reason = answer.reason
+    else:
+        estimate, unit = answer.estimate, answer.unit
+        outcome, doubt = decide(estimate, bounds)
+        reason = "; ".join(filter(None, (doubt, answer.remark)))
+    cells = (*left.values(), *(right or {}).values())
+    return Verdict(
+        suite=view.suite,
+        environment=view.id,
+        says=str(claim["says"]),
+        where=", ".join(f"{name} = {told(value)}" for name, value in _leaves(combination.get("where") or {})),
+        question=_question(claim, left, right),
+        bounds=bounds,
+        outcome=outcome,
+        estimate=estimate,
+        unit=unit,
+        reason=reason,
+        keys=tuple(cell.key for cell in cells),
+    )
+
+
+def _of_seeds(view: View, claim: Mapping[str, Any], left: Seeds, right: Seeds | None) -> _Answer | Missing:
+    metric, target = claim["metric"], claim.get("target")
+    values: list[float] = []
+    reasons: list[str] = []
+    for seed, cell in left.items():
+        found = value(view, cell, metric, claim["left"].get("at", "last"), target)
+        if right is not None and not isinstance(found, Missing):
+            other = right.get(seed)
+            second = (
+                Missing(f"right has no seed {seed}")
+                if other is None
+                else value(view, other, metric, claim["right"].get("at", "last"), target)
+            )
+            found = second if isinstance(second, Missing) else _compared(claim["question"], found, second)
+        if isinstance(found, Missing):
+            reasons.append(found.reason)
+        else:
+            values.append(found)
+    if not values:
+        return Missing(tallied(reasons))
+    if metric in COUNTS and len(values) == 1:
+        estimate = Estimate(values[0], 1, values[0], values[0])
+    else:
+        estimate = ratio_interval(values) if claim["question"] == "ratio" else mean_interval(values)
+    return _Answer(estimate, "seeds", tallied(reasons))
+
+
+def _compared(question: str, left: float, right: float) -> float | Missing:
+    if math.isinf(left) and math.isinf(right):
+        return Missing("neither side reaches the target")
+    if question == "difference":
+        return left - right
+    return left / right if right != 0 else Missing("the right side is 0")
+
+
+def _of_times(view: View, claim: Mapping[str, Any], left: Seeds, right: Seeds | None) -> _Answer | Missing:
+    """In pairs where both sides took turns and are asked for the same epochs, else each side on its own."""
+    metric, ratio = claim["metric"], claim["question"] == "ratio"
+    ats = [claim[name].get("at", "all") for name in ("left", "right") if name in claim]
+    first, reasons = _sampled(view, left, metric, ats[0])
+    if right is None:
+        if not first:
+            return Missing(tallied(reasons))
+        return _Answer(cells_interval([list(series.values()) for series in first.values()]), "epochs", tallied(reasons))
+    second, more = _sampled(view, right, metric, ats[1])
+    reasons += more
+    common = [seed for seed in first if seed in second]
+    if not common:
+        return Missing(tallied(reasons) or "the sides have no seed in common")
+    if ratio and not all(seconds for seed in common for seconds in second[seed].values()):
+        return Missing("the right side is 0")
+    alike = ats[0] == ats[1] != "best" or all(first[seed].keys() == second[seed].keys() for seed in common)
+    pairs = paired(view, {seed: (left[seed], right[seed]) for seed in common}, first, second) if alike else None
+    if pairs:
+        compared = [[one / other if ratio else one - other for one, other in cell] for cell in pairs]
+        return _Answer(cells_interval(compared), "pairs", tallied(reasons))
+    samples = [[seconds for seed in common for seconds in side[seed].values()] for side in (first, second)]
+    apart = "not measured in turn" if alike else "each side over epochs of its own, not in pairs"
+    remark = "; ".join(filter(None, (tallied(reasons), apart)))
+    return _Answer(unpaired_interval(*samples, ratio=ratio), "epochs", remark)
+
+
+def _sampled(view: View, side: Seeds, metric: str, at: At) -> tuple[dict[str, Series], list[str]]:
+    """Seed to the times of its cell, and the reasons where there are none."""
+    found = {seed: times(view, cell, metric, at) for seed, cell in side.items()}
+    reasons = [series.reason for series in found.values() if isinstance(series, Missing)]
+    return {seed: series for seed, series in found.items() if not isinstance(series, Missing)}, reasons
+
+
+def _picked(view: View, keys: Mapping[str, str]) -> Seeds:
+    unknown = Cell("", "?", {}, "final")
+    return {str(seed): view.by_key.get(key, unknown) for seed, key in keys.items()}
+
+
+def _bounds(bounds: Mapping[str, Any]) -> tuple[float, float]:
+    low, high = bounds.get("at_least"), bounds.get("at_most")
+    found = -math.inf if low is None else number(low), math.inf if high is None else number(high)
+    if any(map(math.isnan, found)):
+        raise ValueError("a bound is not a number")
+    return found
+
+
+def _question(claim: Mapping[str, Any], left: Seeds, right: Seeds | None) -> str:
+    metric = claim["metric"] if claim.get("target") is None else f"{claim['metric']} {claim['target']}"
+    usual = default_at(claim["metric"])
+    sides = [_side(claim[name], side, usual) for name, side in (("left", left), ("right", right)) if side is not None]
+    sign = " / " if claim["question"] == "ratio" else " − "
+    kind = "" if claim["question"] == "value" else f"{claim['question']} of "
+    return f"{kind}{metric}, {sign.join(sides)}"
+
+
+def _side(side: Mapping[str, Any], seeds: Seeds, usual: At) -> str:
+    labels = dict.fromkeys(cell.label for cell in seeds.values())
+    sizes = side.get("pattern", {}).get("batch_size")
+    name = ", ".join(labels) + (f" at {sizes}" if sizes is not None else "")
+    at = side.get("at", usual)
+    return name if at == usual else f"{name} ({describe_at(at)})"
+
+
+def _leaves(where: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for name, inner in where.items():
+        if isinstance(inner, dict) and "kind" not in inner:
+            yield from _leaves(inner, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", inner
+
+
+# --- what to do where the noise is too large for an answer, knowing what is on already ------------------------------
+
+
+def noise(view: View, ratios: Sequence[Estimate]) -> list[str]:
+    """A warning where intervals of ratios are wide, or missing."""
+    few = [ratio for ratio in ratios if ratio.width is None]
+    wide = [ratio for ratio in ratios if ratio.width is not None and ratio.width > NOISY * ratio.value]
+    found = []
+    if few:
+        found.append(
+            f"{len(few)} of {len(ratios)} ratios rest on fewer than {LEAST_PAIRS} pairs: {_more_epochs(view)}."
+        )
+    if wide:
+        worst = max(ratio.width / ratio.value for ratio in wide if ratio.width is not None)
+        found.append(
+            f"Noisy: {len(wide)} of {len(ratios)} intervals are wider than ±{NOISY:.0%} (up to ±{worst:.0%}); "
+            f"{_remedy(view)}."
+        )
+    return found
+
+
+def advice(view: View, verdict: Verdict) -> str:
+    """Why a claim is undecided and what would decide it; empty for the other verdicts."""
+    estimate = verdict.estimate
+    if verdict.outcome != "undecided" or estimate is None:
+        return ""
+    name = f"{verdict.says} ({verdict.where})" if verdict.where else verdict.says
+    if "infinite" in estimate.reason or "logarithm" in estimate.reason:
+        return f"Undecided: {name}: {estimate.reason}; a target that more seeds reach would decide it."
+    if estimate.width is None:
+        remedy = (
+            "two seeds or more are needed" if verdict.unit == "seeds" else f"{LEAST_PAIRS} {verdict.unit} are needed"
+        )
+        more = "raise the number of seeds" if verdict.unit == "seeds" else _more_epochs(view)
+        return f"Undecided: {name}: {remedy}, {estimate.n} measured; {more}."
+    distance = min(abs(estimate.value - bound) for bound in verdict.bounds if math.isfinite(bound))
+    digits = significant(estimate.width, 2)
+    head = f"Undecided: {name}: the interval reaches ±{digits}, the bound is {significant(distance, 2)} away"
+    if verdict.unit == "seeds":
+        needed, remedy = seeds_needed(estimate.n, estimate.width, distance, _HOPELESS * estimate.n), ""
+    else:
+        root = estimate.width / distance if distance else math.inf  # its square may be more than a float holds
+        needed = math.ceil(root**2 * estimate.n) if root <= math.sqrt(_HOPELESS) else None
+        remedy = f"; {_remedy(view)}"
+    if needed is None:
+        return f"{head}; the number lies on the bound, and no length of run will decide it."
+    return f"{head}; about {fixed(needed, 0)} {verdict.unit} would decide it{remedy}."
+
+
+def seeds_needed(n: int, width: float, distance: float, most: int) -> int | None:
+    """With how many seeds of the same spread Student's interval would be narrower than ``distance`` on each side.
+
+    Args:
+        n: seeds so far, at least two.
+        width: half the interval's width with them.
+        distance: positive.
+        most: answer None above it.
+    """
+    deviation = width * math.sqrt(n) / student(n - 1)
+    counts = range(n + 1, most + 1)
+    return next((m for m in counts if student(m - 1) * deviation < distance * math.sqrt(m)), None)
+
+
+def _remedy(view: View) -> str:
+    """What is not on yet, before what is."""
+    off, on = [], []
+    if view.measure.get("interleave"):
+        on.append("turns are taken")
+    else:
+        off.append('take turns ([measure] interleave = ["method"])')
+    if view.measure.get("warmup_epochs"):
+        on.append("warm-up is apart")
+    else:
+        off.append("keep the warm-up apart (warmup_epochs = 1)")
+    off.append(_more_epochs(view))
+    already = f" ({' and '.join(on)} already)" if on else ""
+    return f"{', '.join(off)}, or stop what else the machine does{already}"
+
+
+def _more_epochs(view: View) -> str:
+    if view.document.get("shortened"):
+        return "run without --epochs"
+    if view.measure.get("interval"):
+        limits = [name for name in ("max_epochs", "max_seconds") if view.measure.get(name)]
+        return f"raise {' and '.join(limits)}" if limits else "set max_epochs higher"
+    return "run more epochs or seeds"

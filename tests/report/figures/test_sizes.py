@@ -1,0 +1,54 @@
+"""What goes over batch sizes, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from bnpbench.report.data import views
+from bnpbench.report.figures import Curve, Figure, Panel, figures
+from bnpbench.results import Results
+from tests.support.made_results import Made, epochs
+
+
+def of_kind(results: Results, kind: str) -> list[Figure]:
+    return [figure for figure in figures(views(results)) if figure.kind == kind]
+
+
+def panels(figure: Figure) -> list[Panel]:
+    return [panel for panel in figure.panels if isinstance(panel, Panel)]
+
+
+def curve(panel: Panel, method: str, quantity: str) -> Curve:
+    (found,) = (c for c in panel.curves if (c.method, c.quantity) == (method, quantity))
+    return found
+
+
+def test_step_time_has_the_interval_of_all_epochs(make: Callable[..., Made]) -> None:
+    made = make()
+    made.cell("bnp", 16, 1, epochs([1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6], steps=[100] * 7))
+    made.cell("bnp", 64, 1, epochs([4.0, 6.0], steps=[10] * 2))
+    (figure,) = of_kind(made.read(), "step-time")
+    (found,) = panels(figure)[0].curves
+    assert found.x == (16.0, 64.0)
+    assert found.y == pytest.approx((13.0, 500.0))
+    assert (found.low[1], found.high[1]) == pytest.approx((400.0, 600.0))  # too few for an interval: the range
+    assert 10.0 < found.low[0] < 13.0 < found.high[0] < 16.0
+    assert any("range" in note for note in figure.notes)
+
+
+def test_cost_marks_predicted_and_measured_crossing(make: Callable[..., Made]) -> None:
+    made = make()
+    sizes = (1, 10, 100, 1000)
+    for size in sizes:
+        for method, flops, seconds in (("vanilla", 0, 1.0), ("bn", 100 * size, 1.0 + size), ("bnp", 2000, 51.0)):
+            rows = epochs([seconds] * 6, steps=[1000] * 6)
+            made.cell(method, size, 1, rows, flops_method_predicted=flops, flops_method_counted=flops)
+    (figure,) = of_kind(made.read(), "cost")
+    flops, measured = panels(figure)
+    assert [mark.x for mark in flops.marks] == pytest.approx([20.0, 20.0])
+    assert [(mark.text, mark.x) for mark in measured.marks] == [("measured", pytest.approx(50.0))]
+    assert curve(measured, "bnp", "ms a step more").y == pytest.approx((50.0,) * 4)
+    assert "vanilla" not in {c.method for c in measured.curves}
+    assert any("N ≈ 20 (predicted)" in note and "50 (measured)" in note for note in figure.notes)

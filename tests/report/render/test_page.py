@@ -1,0 +1,174 @@
+"""The page as text: whole, escaped, small, and needing nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from bnpbench.cli.report import Format, report
+from bnpbench.errors import BnpbenchError
+from bnpbench.report.document import Table
+from bnpbench.report.render import page
+from bnpbench.report.render.page import MOST_BYTES, body, render_page
+from bnpbench.results import Results
+from tests.support.made_results import Made, epochs
+
+HOSTILE = "</script><script>alert('x')</script><img src=x onerror=alert(1)>{{ 7*7 }}\u202e\x1b[31m"
+
+
+class Reader(HTMLParser):
+    """Elements, in order, with their attributes; whether all are closed; what the tables hold."""
+
+    VOID = frozenset({"meta", "link", "input", "br"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.scripts: list[tuple[str, str]] = []
+        self.texts: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            self.scripts.append((self.elements[-1][1].get("type") or "", data))
+        elif data.strip():
+            self.texts.append(data.strip())
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def results(make: Callable[..., Made], label: str = "bnp") -> Results:
+    made = make()
+    keys = [
+        made.cell("bnp", 16, seed, epochs([1.0, 1.5], [0.5, 0.6], train_loss=[1.0, 0.5]), label=label)
+        for seed in (1, 2)
+    ]
+    made.cell("vanilla", 16, 1, epochs([0.5, 0.5], [0.4, 0.5], train_loss=[1.0, 0.8]))
+    made.claim("test_accuracy", "value", keys, at_least=0.5, says=f"above a half {label}")
+    return made.read()
+
+
+def test_page_is_well_formed_and_has_landmarks(make: Callable[..., Made]) -> None:
+    text = render_page(results(make))
+    found = Reader(text)
+    assert not found.open
+    assert text.startswith("<!DOCTYPE html>")
+    assert found.all("html") == [{"lang": "en"}]
+    for landmark in ("header", "nav", "main", "footer", "h1"):
+        assert len(found.all(landmark)) == 1, landmark
+    assert len(found.all("table")) == len(found.all("caption")) >= 4
+    assert {header.get("scope") for header in found.all("th")} == {"col", "row"}
+    names = [attributes["id"] for _, attributes in found.elements if "id" in attributes]
+    assert len(names) == len(set(names))
+    wanted = {link["href"] for link in found.all("a") if (link["href"] or "").startswith("#")}
+    assert wanted <= {f"#{name}" for name in names}
+    assert {"made on Made-up CPU", "Claims: 1 holds"} <= {t.partition(" (")[0] for t in found.texts}
+
+
+def test_what_comes_from_files_stays_text(make: Callable[..., Made]) -> None:
+    label = HOSTILE
+    text = render_page(results(make, label))
+    harmless = Reader(render_page(results(lambda: make("harmless"))))
+    found = Reader(text)
+    assert [name for name, _ in found.elements] == [name for name, _ in harmless.elements]
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "49" not in {word for t in found.texts for word in t.split()}
+    visible = label.replace("\u202e", "\\u202e").replace("\x1b", "\\u001b")
+    assert visible in found.texts
+    methods = next(json.loads(data) for kind, data in found.scripts if kind == "application/json" and "symbol" in data)
+    assert visible in {method["label"] for method in methods}
+
+
+def test_figures_hold_the_numbers(make: Callable[..., Made]) -> None:
+    found = Reader(render_page(results(make)))
+    data = [json.loads(data) for kind, data in found.scripts if kind == "application/json"]
+    training = next(figure for figure in data if isinstance(figure, dict) and figure["kind"] == "training")
+    curves = {(c["method"], c["quantity"]): c["y"] for c in training["panels"][0]["curves"]}
+    methods = next(item for item in data if isinstance(item, list))
+    assert [method["label"] for method in methods] == ["bnp", "vanilla"]
+    assert curves[0, "test accuracy"] == [0.5, 0.6]
+    assert curves[1, "training loss"] == [1, 0.8]
+
+
+def test_nothing_comes_from_elsewhere(make: Callable[..., Made]) -> None:
+    found = Reader(render_page(results(make)))
+    for tag, attributes in found.elements:
+        for name in ("src", "href", "action", "data", "srcset"):
+            value = attributes.get(name)
+            assert value is None or value.startswith(("#", "data:")), (tag, name, value)
+    (policy,) = (m["content"] or "" for m in found.all("meta") if m.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'")
+    assert "http" not in policy
+
+
+def test_licences_of_the_scripts_are_inside(make: Callable[..., Made]) -> None:
+    text = " ".join(Reader(render_page(results(make))).texts)
+    for words in (
+        "plotly ",
+        "itables ",
+        "Plotly, Inc",
+        "Marc Wouts",
+        "SpryMedia",
+        "jQuery",
+        "Permission is hereby granted",
+    ):
+        assert words in text, words
+
+
+def test_same_results_same_page_and_small(make: Callable[..., Made]) -> None:
+    found = results(make)
+    text = render_page(found)
+    assert text == render_page(found)
+    assert len(text.encode()) < MOST_BYTES / 2
+
+
+def test_columns_of_numbers_sort_by_their_numbers() -> None:
+    table = Table("", ("method", "seconds"), (("b", "1,234 [1, 2]"), ("A", "– (oom)"), ("c", "0.5 (n = 1)")))
+    rows = body(table.texts)
+    assert [row[1].order for row in rows] == [1234.0, 1e308, 0.5]
+    assert [row[0].order for row in rows] == ["b", "a", "c"]
+
+
+def test_a_page_too_large_is_refused(make: Callable[..., Made], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "MOST_BYTES", 1_000_000)
+    with pytest.raises(BnpbenchError, match=r"2\.\d MB, more than 1"):
+        render_page(results(make))
+
+
+def test_suites_without_results_are_named(make: Callable[..., Made]) -> None:
+    made = make()
+    made.cell("bnp", 16)
+    text = render_page(made.read())
+    assert "nothing of this suite has been measured" in text
+    assert re.search(r"<h2 id=\"part-\d\">", text)
+
+
+def test_command_writes_page_and_figures(
+    make: Callable[..., Made], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results(make)
+    target, figures = tmp_path / "out" / "page.html", tmp_path / "figures"
+    assert report([tmp_path / "results"], format=Format.html, output=target, figures=figures) == 0
+    links = [a["href"] or "" for a in Reader(target.read_text(encoding="utf-8")).all("a")]
+    assert sum(link.endswith(".parquet") and (target.parent / link).is_file() for link in links) == 6
+    assert {path.name for path in figures.iterdir()} >= {"made-training.svg", "made-training.png", "made-claims.svg"}
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert f"{len(list(figures.iterdir()))} files of figures" in told.err

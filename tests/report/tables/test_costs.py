@@ -1,0 +1,92 @@
+"""What bounds a step, from made-up rates and costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from bnpbench.report import render
+from bnpbench.report.document import Section
+from bnpbench.report.tables import chapters
+from tests.support.made_results import Made, epochs
+
+COUNTS = {"device": "cpu", "threads": 1, "precision": "float32", "flops_method_executed": 0, "operators_per_step": 10}
+
+
+def with_rates(made: Made, *, threads: int = 1, **rates: float) -> Made:
+    """A machine of 1e9 bytes, 1e12 operations and 1e6 operators a second at best."""
+    best = {"bandwidth": 1e9, "float32": 1e12, "operators": 1e6, **rates}
+    entries = [
+        {
+            "device": "cpu",
+            "threads": threads,
+            "quantity": name,
+            "median": x / 2,
+            "low": x / 4,
+            "high": x,
+            "repetitions": 7,
+        }
+        for name, x in best.items()
+    ]
+    assert isinstance(made.store.environment, dict)
+    made.store.environment["rates"] = {"measured": "2026-01-02", "libraries": ["MKL"], "rates": entries}
+    made.store.create()
+    return made
+
+
+def section(made: Made) -> Section | None:
+    found = [s for chapter in chapters(made.read()) for s in chapter.sections if s.title == "What bounds a step"]
+    return found[0] if found else None
+
+
+@pytest.mark.parametrize(
+    ("counts", "roofline", "ratio", "verdict"),
+    [
+        ({"flops_model": 10**9, "bytes_per_step": 1000}, 1.0, 20.0, "arithmetic"),
+        ({"flops_model": 10**6, "bytes_per_step": 5 * 10**6}, 5.0, 4.0, "bytes"),
+        ({"flops_model": 10**6, "bytes_per_step": 1000}, 1e-3, 2e4, "launches"),
+        ({"flops_model": 4 * 10**8, "flops_method_executed": 6 * 10**8, "bytes_per_step": 9}, 1.0, 20.0, "arithmetic"),
+        ({"flops_model": 10**6, "bytes_per_step": 1000, "engine": "compiled"}, 1e-3, 2e4, "arithmetic"),
+    ],
+)
+def test_the_longest_of_three_bounds(
+    make: Callable[..., Made], counts: dict[str, Any], roofline: float, ratio: float, verdict: str
+) -> None:
+    made = with_rates(make())
+    made.cell("bnp", 16, 1, epochs([0.2] * 6, steps=[10] * 6), **{**COUNTS, **counts})
+    found = section(made)
+    assert found is not None
+    numbers = {record.quantity: record for record in found.tables[0].records}
+    assert numbers["roofline_milliseconds"].value == pytest.approx(roofline)
+    assert numbers["step_milliseconds"].value == pytest.approx(20.0)
+    assert numbers["ratio to the roofline"].value == pytest.approx(ratio)
+    assert numbers["bound by"].text == verdict == found.tables[0].texts[0][-1]
+    assert "bandwidth 5e+08 (2.5e+08 to 1e+09; cpu, threads 1)" in found.tables[0].notes[1]
+
+
+def test_rates_of_other_threads_or_precisions_are_none_of_its_own(make: Callable[..., Made]) -> None:
+    for name, rates, columns in (("threads", {"threads": 2}, {}), ("precision", {}, {"precision": "bf16"})):
+        made = with_rates(make(name), **rates)
+        made.cell("bnp", 16, 1, epochs([0.2] * 6), **{**COUNTS, **columns}, flops_model=1, bytes_per_step=1)
+        found = section(made)
+        assert found is not None
+        assert not found.tables
+        assert "none of these cells ran so" in found.lines[0]
+
+
+def test_cells_without_counts_say_nothing(make: Callable[..., Made]) -> None:
+    made = with_rates(make())
+    made.cell("bnp", 16, 1, epochs([0.2] * 6), **COUNTS, flops_model=1)
+    assert section(made) is None
+
+
+@pytest.mark.parametrize("rates", [3, [], {"rates": {}}, {"rates": [None, {"quantity": 3}, {"quantity": "float32"}]}])
+def test_rates_that_are_none_are_passed_over(make: Callable[..., Made], rates: Any) -> None:
+    made = make()
+    assert isinstance(made.store.environment, dict)
+    made.store.environment["rates"] = rates
+    made.store.create()
+    made.cell("bnp", 16, 1, epochs([0.2] * 6), **COUNTS, flops_model=1, bytes_per_step=1)
+    assert "bnpbench env --measure" in render(made.read())

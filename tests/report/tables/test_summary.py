@@ -1,0 +1,64 @@
+"""What ran, what did not, and what a reader must know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from bnpbench.report import render
+from bnpbench.results import read_results
+from tests.support.made_results import Made, epochs
+
+Make = Callable[..., Made]
+
+
+def test_what_was_not_measured_for_one_reason_is_one_row(make: Make) -> None:
+    made = make()
+    made.cell("vanilla", 16, rows=epochs([1.0] * 6, [0.5] * 6))
+    for method in ("bn", "bnp"):
+        for size in (256, 512):
+            for seed in (1, 2):
+                made.cell(method, size, seed)
+    made.cell("ln", 512, status="crashed", message="killed by SIGSEGV")
+    text = render(made.read())
+    assert "| bn, bnp  | 256, 512 | 1–2     | not measured |" in text
+    assert "| ln       | 512      | 1       | crashed      | killed by SIGSEGV |" in text
+    assert render(made.read(), format="csv").count("not finished") == 9  # one record a cell, as before
+
+
+def test_an_interval_that_nothing_bounds_says_when_it_gave_up(make: Make) -> None:
+    made = make()
+    made.document["measure"] = {"interleave": ["method"], "interval": 0.02, "max_epochs": None, "max_seconds": None}
+    made.cell("bnp", rows=epochs([1.0] * 7), stopped_by="max_epochs")
+    assert "stopped by max_epochs (none was given: after 7 epochs) before the interval was reached" in render(
+        made.read()
+    )
+
+
+def test_what_moves_numbers_is_told(make: Make) -> None:
+    made = make()
+    made.cell(
+        "bnp", rows=epochs([1.0] * 6), settings={"train_limit": 500}, dirty=True, throttled=True,
+        engine_active="compiled", stopped_by="max_seconds", finished=datetime(2026, 2, 1, tzinfo=UTC),
+    )  # fmt: skip
+    text = render(made.read())
+    for line in (
+        "- limited: trained on the first 500 examples (train_limit)",
+        "- measured from a work tree with uncommitted changes: 1 of 1 cells",
+        "- measured while the clock was throttled: 1 of 1 cells",
+        "- another engine than asked for ran: 1 of 1 cells (bnp)",
+        "- stopped by max_seconds before the interval was reached: 1 of 1 cells",
+        "- days: 2026-02-01",
+    ):
+        assert line in text
+
+
+def test_damaged_parts_are_named_without_the_users_folders(make: Make) -> None:
+    made = make()
+    key = made.cell("bnp", rows=epochs([1.0]))
+    made.read()
+    part = made.store.folder / "cells" / f"{key}.parquet"
+    part.write_bytes(b"nonsense" * 10)
+    text = render(read_results(made.out))
+    assert f"| made/{made.store.folder.name}/cells/{key}.parquet |" in text
+    assert str(made.out) not in text

@@ -1,0 +1,40 @@
+"""Times and their ratios, from made-up epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bnpbench.report import render
+from tests.support.made_results import Made, epochs
+
+Make = Callable[..., Made]
+
+
+def test_methods_that_took_no_turns_have_no_ratio_and_the_report_says_why(make: Make) -> None:
+    made = make()
+    made.document["measure"] = {}
+    for method in ("vanilla", "bnp"):
+        made.cell(method, rows=epochs([1.0] * 6), alone=True)
+    text = render(made.read())
+    assert "No ratios: the methods were not measured in turn" in text
+    assert "Ratio to" not in text
+
+
+def test_cells_of_a_block_that_ran_again_one_by_one_took_no_turns(make: Make) -> None:
+    made = make()
+    for method in ("vanilla", "bnp"):
+        made.cell(method, rows=epochs([1.0] * 6, turn=[None] * 6))
+    text = render(made.read())
+    assert "No ratios: the methods were not measured in turn" in text
+    assert "pairs of epochs" not in text
+
+
+def test_a_noisy_ratio_carries_a_warning_that_knows_what_is_on(make: Make) -> None:
+    made = make()
+    made.cell("vanilla", rows=epochs([1.0] * 6))
+    made.cell("bnp", rows=epochs([0.8, 1.5, 1.0, 1.3, 0.7, 1.1]))
+    text = render(made.read())
+    assert "Noisy: 1 of 1 intervals are wider than ±5%" in text
+    assert "(turns are taken and warm-up is apart already)" in text
+    made.document["measure"] = {"interleave": ["method"]}
+    assert "keep the warm-up apart (warmup_epochs = 1)" in render(made.read())

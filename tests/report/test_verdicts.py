@@ -1,0 +1,388 @@
+"""Verdicts from made-up data: every outcome, infinities, missing and undefined numbers."""
+
+from __future__ import annotations
+
+import math
+import statistics as plain_statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bnpbench.report import claims_exit_code, render, verdicts
+from bnpbench.report.verdicts import Verdict, decide, seeds_needed
+from bnpbench.statistics.intervals import Estimate, mean_interval
+from tests.support.made_results import Made, epochs
+
+INFINITY = math.inf
+NOISE = [1.00, 1.02, 0.98, 1.01, 0.99, 1.00, 1.03, 0.97]
+Make = Callable[..., Made]
+
+
+def only(made: Made) -> Verdict:
+    (verdict,) = verdicts(made.read())
+    return verdict
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "bounds", "outcome"),
+    [
+        (1.0, 1.1, (-INFINITY, 1.1), "holds"),
+        (1.0, 1.1, (-INFINITY, 1.05), "undecided"),
+        (1.0, 1.1, (-INFINITY, 0.99), "fails"),
+        (1.0, 1.1, (1.0, INFINITY), "holds"),
+        (1.0, 1.1, (1.11, INFINITY), "fails"),
+        (-0.02, 0.02, (-0.01, 0.01), "undecided"),
+        (-0.005, 0.005, (-0.01, 0.01), "holds"),
+        (0.02, 0.03, (-0.01, 0.01), "fails"),
+        (INFINITY, INFINITY, (2.0, INFINITY), "holds"),
+        (INFINITY, INFINITY, (-INFINITY, 2.0), "fails"),
+        (0.0, 0.0, (-INFINITY, 0.0), "holds"),
+    ],
+)
+def test_an_interval_inside_holds_outside_fails_else_undecided(
+    low: float, high: float, bounds: tuple[float, float], outcome: str
+) -> None:
+    assert decide(Estimate(low, 3, low, high), bounds)[0] == outcome
+
+
+def test_a_time_ratio_comes_from_pairs_of_epochs(make: Make) -> None:
+    """The drift of a factor 3 over the run hits both alike, so the ratio does not see it."""
+    drift = np.linspace(1, 3, 8)
+    made = make()
+    bn = made.cell("bn", rows=epochs(drift.tolist()))
+    bnp = made.cell("bnp", rows=epochs((1.2 * drift * NOISE).tolist()))
+    made.claim("train_seconds", "ratio", [bnp], [bn], at_least=1.1, at_most=1.3, at="all")
+    verdict = only(made)
+    assert (verdict.outcome, verdict.unit) == ("holds", "pairs")
+    assert verdict.estimate is not None
+    assert verdict.estimate.value == pytest.approx(1.2 * plain_statistics.median(NOISE))
+    assert verdict.estimate.n == 8
+
+
+def test_a_time_difference_comes_from_the_same_pairs(make: Make) -> None:
+    made = make()
+    bn, bnp = (
+        made.cell("bn", rows=epochs([1, 2, 3, 4, 5, 6])),
+        made.cell("bnp", rows=epochs([1.5, 2.5, 3.5, 4.5, 5.5, 6.5])),
+    )
+    made.claim("train_seconds", "difference", [bnp], [bn], at_most=0.5, at="all")
+    assert only(made).outcome == "holds"
+
+
+def test_cells_that_took_no_turns_are_compared_each_on_its_own(make: Make) -> None:
+    made = make()
+    bn, bnp = (made.cell(m, rows=epochs(NOISE), alone=True) for m in ("bn", "bnp"))
+    made.claim("train_seconds", "ratio", [bnp], [bn], at_most=1.5, at="all")
+    verdict = only(made)
+    assert (verdict.outcome, verdict.unit, verdict.reason) == ("holds", "epochs", "not measured in turn")
+
+
+@pytest.mark.parametrize(("count", "reason"), [(1, "n = 1"), (5, "n = 5 of 6")])
+def test_fewer_than_six_pairs_are_undecided(make: Make, count: int, reason: str) -> None:
+    made = make()
+    bn, bnp = made.cell("bn", rows=epochs([1.0] * count)), made.cell("bnp", rows=epochs(NOISE[:count]))
+    made.claim("train_seconds", "ratio", [bnp], [bn], at_most=2, at="all")
+    assert (only(made).outcome, only(made).reason) == ("undecided", reason)
+
+
+def test_seeds_are_paired(make: Make) -> None:
+    """Seeds differ by .2, the methods by .01 to .02: only the paired differences show it."""
+    made = make()
+    low, gains = [0.3, 0.5, 0.7], [0.010, 0.015, 0.020]
+    bn = [made.cell("bn", seed=s, rows=epochs([1], [a])) for s, a in enumerate(low, 1)]
+    bnp = [
+        made.cell("bnp", seed=s, rows=epochs([1], [a + g])) for s, (a, g) in enumerate(zip(low, gains, strict=True), 1)
+    ]
+    made.claim("test_accuracy", "difference", bnp, bn, at_least=0.0)
+    made.claim("test_accuracy", "ratio", bnp, bn, at_most=2)
+    difference, ratio = verdicts(made.read())
+    expected = stats.t.interval(0.95, 2, loc=np.mean(gains), scale=stats.sem(gains))
+    assert difference.estimate is not None
+    assert (difference.estimate.low, difference.estimate.high) == pytest.approx(expected)
+    assert (difference.outcome, difference.estimate.n, difference.unit) == ("holds", 3, "seeds")
+    logs = np.log([(a + g) / a for a, g in zip(low, gains, strict=True)])
+    assert ratio.estimate is not None
+    assert ratio.estimate.low == pytest.approx(math.exp(stats.t.interval(0.95, 2, np.mean(logs), stats.sem(logs))[0]))
+
+
+def test_one_seed_is_undecided(make: Make) -> None:
+    made = make()
+    made.claim("test_accuracy", "value", [made.cell("bnp", rows=epochs([1], [0.5]))], at_least=0.1)
+    verdict = only(made)
+    assert (verdict.outcome, verdict.reason) == ("undecided", "n = 1")
+
+
+def test_a_count_has_no_spread_even_of_one_seed(make: Make) -> None:
+    made = make()
+    made.claim("flops_method_counted", "value", [made.cell("bnp", rows=epochs([1]), flops_method_counted=7)], at_most=7)
+    assert only(made).outcome == "holds"
+
+
+@pytest.mark.parametrize(
+    ("at", "metric", "expected"),
+    [
+        ("last", "test_accuracy", 0.3),
+        ("best", "test_accuracy", 0.6),
+        ("area", "test_accuracy", 0.4),
+        ({"epoch": 2}, "test_accuracy", 0.6),
+        ({"epochs": [2, 3]}, "test_accuracy", 0.45),
+        ("best", "test_loss", 1.0),
+        ("last", "test_loss", 3.0),
+    ],
+)
+def test_at_picks_the_moment(make: Make, at: Any, metric: str, expected: float) -> None:
+    made = make()
+    rows = epochs([1, 1, 1], [0.3, 0.6, 0.3], test_loss=[2.0, 1.0, 3.0])
+    keys = [made.cell("bnp", seed=seed, rows=rows) for seed in (1, 2)]
+    made.claim(metric, "value", keys, at=at, at_most=10)
+    verdict = only(made)
+    assert verdict.estimate is not None
+    assert verdict.estimate.value == pytest.approx(expected)
+    assert verdict.outcome == "holds"
+
+
+def test_overfitting_is_the_last_over_the_best_of_one_method(make: Make) -> None:
+    made = make()
+    keys = [made.cell("bnp", seed=s, rows=epochs([1, 1], test_loss=[1.0, 1.5 + s / 100])) for s in (1, 2, 3)]
+    made.claim("test_loss", "ratio", keys, keys, left_at="last", right_at="best", at_least=1.02)
+    verdict = only(made)
+    assert verdict.outcome == "holds"
+    assert verdict.question == "ratio of test_loss, bnp / bnp (the best epoch)"
+
+
+def test_an_epoch_that_was_not_run_is_no_data(make: Make) -> None:
+    made = make()
+    made.claim("test_accuracy", "value", [made.cell("bnp", rows=epochs([1], [0.5]))], at={"epoch": 5}, at_most=1)
+    assert only(made).reason == "1 no test_accuracy at epoch 5"
+
+
+def test_the_time_to_a_target_ends_with_the_first_epoch_that_reaches_it(make: Make) -> None:
+    made = make()
+    rows = epochs([1.0, 2.0, 4.0], [0.1, 0.5, 0.4])
+    keys = [made.cell("bnp", seed=seed, rows=rows) for seed in (1, 2)]
+    for metric in ("seconds_to", "epochs_to", "reached"):
+        made.claim(metric, "value", keys, target=0.5, at_least=0)
+    assert [v.estimate.value for v in verdicts(made.read()) if v.estimate] == [3.0, 2.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "question", "bounds", "outcome"),
+    [
+        ([9, 9], [None, None], "difference", {"at_most": 0.0}, "holds"),  # -inf
+        ([None, None], [9, 9], "difference", {"at_most": 0.0}, "fails"),  # +inf
+        ([None, None], [9, 9], "ratio", {"at_least": 2.0}, "holds"),  # inf
+        ([9, 9], [None, None], "ratio", {"at_most": 0.5}, "holds"),  # 0
+        ([None, 9], [9, 9], "ratio", {"at_most": 0.5}, "undecided"),
+        ([None, None], [None, None], "ratio", {"at_most": 0.5}, "no data"),
+        ([None, None], None, "value", {"at_least": 100.0}, "holds"),
+        ([None, 9], None, "value", {"at_least": 0.0}, "undecided"),
+    ],
+)
+def test_a_target_never_reached_takes_for_ever(
+    make: Make,
+    left: list[int | None],
+    right: list[int | None] | None,
+    question: str,
+    bounds: dict[str, float],
+    outcome: str,
+) -> None:
+    made = make()
+
+    def cells(method: str, side: list[int | None]) -> list[str]:
+        return [
+            made.cell(method, seed=seed, rows=epochs([float(seconds or 1)], [0.9 if seconds else 0.1]))
+            for seed, seconds in enumerate(side, 1)
+        ]
+
+    keys = cells("bnp", left), None if right is None else cells("bn", right)
+    made.claim("seconds_to", question, *keys, target=0.5, **bounds)
+    assert only(made).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("status", "metric", "outcome"),
+    [
+        ("diverged", "reached", "holds"),
+        ("not-applicable", "reached", "holds"),
+        ("oom", "reached", "no data"),
+        ("diverged", "test_accuracy", "no data"),
+        ("diverged", "seconds_to", "no data"),
+        ("not-applicable", "test_accuracy", "no data"),
+        ("crashed", "train_seconds", "no data"),
+        ("diverged", "flops_model", "no data"),
+    ],
+)
+def test_what_did_not_train_counts_0_as_reached_and_is_no_data_elsewhere(
+    make: Make, status: str, metric: str, outcome: str
+) -> None:
+    made = make()
+    keys = [made.cell("bn", 1, seed, epochs([1.0], [0.9]), status=status, flops_model=1) for seed in (1, 2)]
+    made.claim(metric, "value", keys, target=0.2 if metric in ("reached", "seconds_to") else None, at_most=0)
+    verdict = only(made)
+    assert verdict.outcome == outcome
+    assert (verdict.estimate is None) == (outcome == "no data")
+    if outcome == "no data":
+        assert verdict.reason == f"2 {status}"
+
+
+def test_null_is_missing_and_nan_is_not_a_number(make: Make) -> None:
+    made = make()
+    missing = made.cell("bn", rows=epochs([1], [None]))  # type: ignore[list-item]
+    undefined = made.cell("bnp", rows=epochs([1], [math.nan]))
+    for key in (missing, undefined):
+        made.claim("test_accuracy", "value", [key], at_least=0)
+    assert [v.reason for v in verdicts(made.read())] == ["1 no test_accuracy", "1 test_accuracy is not a number"]
+
+
+def test_seeds_without_data_are_told_and_the_others_answer(make: Make) -> None:
+    made = make()
+    keys = [made.cell("bnp", seed=seed, rows=epochs([1], [0.5])) for seed in (1, 2)]
+    keys += [made.cell("bnp", seed=3), made.cell("bnp", seed=4, status="oom")]
+    made.claim("test_accuracy", "value", keys, at_least=0.4)
+    verdict = only(made)
+    assert (verdict.outcome, verdict.reason) == ("holds", "1 not measured, 1 oom")
+    assert verdict.estimate is not None
+    assert verdict.estimate.n == 2
+
+
+def test_steps_are_taken_by_their_median_under_the_papers_preconditioner(make: Make) -> None:
+    made = make()
+    steps = [
+        {"epoch": 1, "step": step, "preconditioner": name, "kappa_d": kappa}
+        for step, kappas in enumerate([(100.0, 5.0), (300.0, 6.0), (200.0, 7.0)])
+        for name, kappa in zip(("batch", "running_damped"), kappas, strict=True)
+    ]
+    keys = [made.cell("bnp", seed=seed, rows=epochs([1]), steps=steps) for seed in (1, 2)]
+    made.claim("kappa_d", "value", keys, at_least=1e2, at_most=1e5)
+    verdict = only(made)
+    assert (verdict.outcome, verdict.estimate and verdict.estimate.value) == ("holds", 200.0)
+
+
+def test_each_combination_has_its_verdict(make: Make) -> None:
+    made = make()
+    for size, seconds in ((256, 1.0), (512, 2.0)):
+        bn, bnp = made.cell("bn", size, rows=epochs([1.5] * 6)), made.cell("bnp", size, rows=epochs([seconds] * 6))
+        made.claim("train_seconds", "ratio", [bnp], [bn], at_most=1, at="all", where={"batch_size": size})
+    first, second = verdicts(made.read())
+    assert (first.where, first.outcome) == ("batch_size = 256", "holds")
+    assert (second.where, second.outcome) == ("batch_size = 512", "fails")
+
+
+@pytest.mark.parametrize(("accuracies", "exit_code"), [([0.5, 0.5], 0), ([0.1, 0.1], 1), ([0.2, 0.9], 0), ([], 4)])
+def test_exit_codes(make: Make, accuracies: list[float], exit_code: int) -> None:
+    made = make()
+    keys = [made.cell("bnp", seed=seed, rows=epochs([1], [a])) for seed, a in enumerate(accuracies, 1)]
+    made.claim("test_accuracy", "value", keys or [made.cell("bnp", status="error")], at_least=0.4)
+    assert claims_exit_code(verdicts(made.read())) == exit_code
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        {"says": "odd"},
+        {"says": "odd", "combinations": 3},
+        {"combinations": [{}]},
+        {
+            "says": "odd",
+            "metric": "x",
+            "question": "value",
+            "bounds": {"at_most": "1"},
+            "combinations": [{"left": {"1": 2}}],
+        },
+    ],
+)
+def test_a_claim_in_another_form_is_no_data(make: Make, claim: dict[str, Any]) -> None:
+    made = make()
+    made.cell("bnp", rows=epochs([1]))
+    made.document["claims"].append(claim)
+    assert only(made).outcome == "no data"
+
+
+@pytest.mark.parametrize(("n", "distance"), [(2, 0.09), (3, 0.02), (5, 0.01)])
+def test_seeds_needed_make_the_interval_narrow_enough(n: int, distance: float) -> None:
+    deviation = 0.05
+
+    def half(count: int) -> float:
+        """Of count values with that standard deviation."""
+        values = np.resize([-1.0, 1.0], count - count % 2)
+        values = np.append(values, [0.0] * (count % 2))
+        width = mean_interval((values * deviation / np.std(values, ddof=1)).tolist()).width
+        assert width is not None
+        return width
+
+    needed = seeds_needed(n, half(n), distance, 1000)
+    assert needed is not None
+    assert needed > n
+    assert half(needed) < distance <= half(needed - 1) or needed == n + 1
+    assert seeds_needed(n, half(n), 1e-6, 1000) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "measure", "expected"),
+    [
+        (
+            [1.0, 1.1, 0.9, 1.04, 1.0, 1.2, 0.95, 1.1],
+            {"interleave": ["method"]},
+            "pairs would decide it; keep the warm-up",
+        ),
+        ([1.0, 1.1], {"interleave": ["method"]}, "6 pairs are needed, 2 measured; run more epochs or seeds"),
+        ([1.0, 1.1], {"interval": 0.02, "max_epochs": 2, "interleave": ["method"]}, "2 measured; raise max_epochs"),
+    ],
+)
+def test_an_undecided_claim_says_what_would_decide_it(
+    make: Make, seconds: list[float], measure: dict[str, Any], expected: str
+) -> None:
+    made = make()
+    made.document["measure"] = measure
+    keys = [made.cell("bnp", rows=epochs(seconds))], [made.cell("bn", rows=epochs([1.0] * len(seconds)))]
+    made.claim("train_seconds", "ratio", *keys, at="all", at_most=1.05)
+    assert expected in render(made.read())
+
+
+def test_shortened_runs_are_told_to_run_in_full(make: Make) -> None:
+    made = make()
+    made.document["shortened"] = {"epochs": 1}
+    made.claim("train_seconds", "value", [made.cell("bnp", rows=epochs([1.0]))], at="all", at_most=2)
+    text = render(made.read())
+    assert "- shortened: 1 epochs instead of the suite's (--epochs)" in text
+    assert "1 measured; run without --epochs" in text
+
+
+# A claim whose sides are asked for other epochs was answered from those that both happened to name.
+
+
+def of_epochs(folder: Path, left: Any, right: Any, metric: str = "train_seconds") -> Verdict:
+    """BNP's first eight epochs take ten times as long as all others; at most 1.05 times as long is claimed."""
+    made = Made(folder)
+    slow = [10.0] * 8 + [1.0] * 8
+    bnp, bn = made.cell("bnp", rows=epochs(slow)), made.cell("bn", rows=epochs([1.0] * 16))
+    made.claim(metric, "ratio", [bnp], [bn], left_at=left, right_at=right, at_most=1.05)
+    (found,) = verdicts(made.read())
+    return found
+
+
+@pytest.mark.regression
+def test_each_side_has_its_own_epochs(tmp_path: Path) -> None:
+    found = of_epochs(tmp_path, {"epochs": [1, 14]}, {"epochs": [9, 16]})
+    assert found.estimate is not None
+    assert (found.outcome, found.estimate.value, found.unit) == ("undecided", 10.0, "epochs")
+    assert "each side over epochs of its own" in found.reason
+
+
+@pytest.mark.regression
+def test_the_last_epoch_is_not_every_epoch(tmp_path: Path) -> None:
+    found = of_epochs(tmp_path, "last", "all")
+    assert (found.unit, found.outcome, found.reason.partition(";")[0]) == ("epochs", "undecided", "n = 1")
+    assert found.question == "ratio of train_seconds, bnp (the last epoch) / bn"
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("right", ["all", "area", {"epochs": [1, 16]}])
+def test_the_same_epochs_are_paired_whatever_they_are_called(tmp_path: Path, right: Any) -> None:
+    found = of_epochs(tmp_path, "all", right)
+    assert found.estimate is not None
+    assert (found.unit, found.estimate.n) == ("pairs", 16)
