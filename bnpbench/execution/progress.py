@@ -128,7 +128,7 @@ class Reporter(Silent):
         share = self.share()
         if self.begin is None or not share or (self.open_ended and share == 1 and self.done + self.kept < self.cells):
             return None
-        elapsed: float = self.now() - self.begin
+        elapsed = self.now() - self.begin
         return elapsed * (1 - share) / share
 
     def show(self) -> None:

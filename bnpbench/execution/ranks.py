@@ -26,7 +26,7 @@ import torch.distributed as dist
 
 from bnpbench.execution.block import run_block
 from bnpbench.execution.interruption import watch_parent
-from bnpbench.execution.messages import FAILED, Finished, RunBlock
+from bnpbench.execution.messages import FAILED, Finished, Message, RunBlock
 from bnpbench.execution.pipe import Inbox, Outbox
 from bnpbench.training.parallel import Group
 
@@ -38,7 +38,7 @@ FILES = Path("/proc/self/fd")
 GRACE_SECONDS = 1.0  # for the end of a dying process to show, and for a rank to end by itself
 
 
-def run_on_ranks(request: RunBlock, emit: Callable[[Any], None]) -> None:
+def run_on_ranks(request: RunBlock, emit: Callable[[Message], None]) -> None:
     """Measure the request's one cell on its devices.
 
     The first rank's messages are passed on, or those of the first to fail. Where a rank is killed, all start again
@@ -91,7 +91,7 @@ class _Ranks:
         with contextlib.suppress(FileNotFoundError):  # torch has removed it
             self.file.close()
 
-    def run(self, emit: Callable[[Any], None]) -> tuple[int, int] | None:
+    def run(self, emit: Callable[[Message], None]) -> tuple[int, int] | None:
         """Pass messages on until the cell is finished; else the rank that died and its exit code."""
         while self.channels:
             connection.wait([*(channel.fileno() for channel in self.channels), *self._sentinels()])
@@ -140,7 +140,7 @@ def _rank(request: RunBlock, rank: int, store: Path, pipe: connection.Connection
     settings = request.cells[0].settings
     ranks, channel = settings.devices, Outbox(pipe)
 
-    def tell(message: object) -> None:
+    def tell(message: Message) -> None:
         failed = isinstance(message, Finished) and message.row["status"] in FAILED
         if rank == 0 or failed:
             channel.send(message)
@@ -174,7 +174,7 @@ def _forget_checkpoint(request: RunBlock) -> None:
         (request.checkpoints / f"{request.cells[0].key}.pt").unlink(missing_ok=True)
 
 
-def _noted(message: object, deaths: list[str]) -> object:
+def _noted(message: Message, deaths: list[str]) -> Message:
     """The message; a finished cell's says what it went through."""
     if not (isinstance(message, Finished) and deaths):
         return message

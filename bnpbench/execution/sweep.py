@@ -16,7 +16,7 @@ from bnpbench.execution import interruption
 from bnpbench.execution.child import shorten
 from bnpbench.execution.columns import identity
 from bnpbench.execution.executor import Executor, Run, Worker
-from bnpbench.execution.messages import Done, Epoch, Finished, Note, Refused, RunBlock
+from bnpbench.execution.messages import Done, Epoch, Finished, Message, Note, Refused, RunBlock
 from bnpbench.execution.options import Options, Outcome
 from bnpbench.execution.progress import Progress
 from bnpbench.execution.stores import Stores
@@ -215,7 +215,7 @@ class Sweep:
             limit = f"{self.options.timeout:g} s a cell"
             self._died(job, "timeout", f"not done after {limit}; raise --timeout or shorten the cell")
 
-    def _take(self, job: Job, message: object) -> None:
+    def _take(self, job: Job, message: Message | Done | Refused) -> None:
         match message:
             case Epoch(key, row):
                 rows = job.epochs.setdefault(key, [])

@@ -134,7 +134,7 @@ def _plain_bn(n: int, rows: int, passes_on: bool) -> None:
 def _elementwise(per_element: int) -> Formula:
     """So many operations for each element of the result."""
 
-    def formula(*args: Any, out_shape: Shape = None, **kwargs: Any) -> int:
+    def formula(*args: object, out_shape: Shape = None, **kwargs: object) -> int:
         return per_element * (prod(out_shape) if len(out_shape) else 0)
 
     return formula
@@ -143,7 +143,7 @@ def _elementwise(per_element: int) -> Formula:
 def _reduction(per_element: int) -> Formula:
     """So many operations for each element that goes in."""
 
-    def formula(first: Shape, *args: Any, out_shape: Shape = None, **kwargs: Any) -> int:
+    def formula(first: Shape, *args: object, out_shape: Shape = None, **kwargs: object) -> int:
         return per_element * prod(first) if len(out_shape) else 0
 
     return formula
@@ -152,7 +152,7 @@ def _reduction(per_element: int) -> Formula:
 def _per_input(per_element: int) -> Formula:
     """So many operations for each element of the first argument, whatever comes out."""
 
-    def formula(first: Shape, *args: Any, out_shape: Shape = None, **kwargs: Any) -> int:
+    def formula(first: Shape, *args: object, out_shape: Shape = None, **kwargs: object) -> int:
         return per_element * prod(first)
 
     return formula
@@ -161,13 +161,13 @@ def _per_input(per_element: int) -> Formula:
 def _each(per_element: int) -> Formula:
     """So many operations for each element of the tensors of a list (foreach operators)."""
 
-    def formula(first: list[Shape], *args: Any, out_shape: Shape = None, **kwargs: Any) -> int:
+    def formula(first: list[Shape], *args: object, out_shape: Shape = None, **kwargs: object) -> int:
         return per_element * sum(prod(shape) for shape in first)
 
     return formula
 
 
-def _matrix_vector(out: Shape, matrix: Shape, vector: Shape, *, out_shape: Shape = None, **kwargs: Any) -> int:
+def _matrix_vector(out: Shape, matrix: Shape, vector: Shape, *, out_shape: Shape = None, **kwargs: object) -> int:
     return 2 * prod(matrix) + prod(out)
 
 
@@ -175,7 +175,7 @@ def _outer(out: Shape, *vectors: Shape, beta: float = 1, alpha: float = 1, out_s
     return (2 if beta == 1 else 3) * prod(out)
 
 
-def _gelu(inputs: Shape, approximate: str = "none", *, out_shape: Shape = None, **kwargs: Any) -> int:
+def _gelu(inputs: Shape, approximate: str = "none", *, out_shape: Shape = None, **kwargs: object) -> int:
     """x (1 + erf(x / sqrt 2)) / 2: erf counts one, as exp does, and so does each of the four others.
 
     By tanh: that, x + c x^3 (4), times a number, plus 1, times x, halved.
@@ -184,7 +184,7 @@ def _gelu(inputs: Shape, approximate: str = "none", *, out_shape: Shape = None, 
 
 
 def _gelu_backward(
-    grad: Shape, inputs: Shape, approximate: str = "none", *, out_shape: Shape = None, **kwargs: Any
+    grad: Shape, inputs: Shape, approximate: str = "none", *, out_shape: Shape = None, **kwargs: object
 ) -> int:
     """Phi(x) (4) + x phi(x) (4 and the product), their sum, times the gradient.
 
@@ -194,7 +194,7 @@ def _gelu_backward(
     return (18 if approximate == "tanh" else 11) * prod(inputs)
 
 
-def _attention(query: Shape, key: Shape, value: Shape, *args: Any, out_shape: Shape = None, **kwargs: Any) -> int:
+def _attention(query: Shape, key: Shape, value: Shape, *args: object, out_shape: Shape = None, **kwargs: object) -> int:
     """The two products, and the softmax of the scores as it counts alone; the scale is a number taken along.
 
     A causal mask is no less: the operators of a composed attention compute every score, too.
@@ -204,19 +204,19 @@ def _attention(query: Shape, key: Shape, value: Shape, *args: Any, out_shape: Sh
 
 
 def _attention_backward(
-    grad: Shape, query: Shape, key: Shape, value: Shape, *args: Any, out_shape: Shape = None, **kwargs: Any
+    grad: Shape, query: Shape, key: Shape, value: Shape, *args: object, out_shape: Shape = None, **kwargs: object
 ) -> int:
     """Five products, for the kernels compute the scores again (4 a score) instead of keeping them; softmax's own."""
     scores = prod(query[:-1]) * key[-2]
     return int(scores * (6 * query[-1] + 4 * value[-1] + 8))
 
 
-def _free(*args: Any, out_shape: Shape = None, **kwargs: Any) -> int:
+def _free(*args: object, out_shape: Shape = None, **kwargs: object) -> int:
     return 0
 
 
 def _fused_sgd(
-    params: list[Shape], *args: Any, weight_decay: float, momentum: float, out_shape: Shape = None, **kwargs: Any
+    params: list[Shape], *args: object, weight_decay: float, momentum: float, out_shape: Shape = None, **kwargs: object
 ) -> int:
     return (2 + 2 * bool(weight_decay) + 2 * bool(momentum)) * sum(prod(shape) for shape in params)
 
@@ -250,15 +250,15 @@ def _batch_norm_backward(
     _save_mean: Shape,
     _save_variance: Shape,
     of_batch: bool,
-    *args: Any,
+    *args: object,
     out_shape: Shape = None,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> int:
     """Through fixed statistics the gradient is that of a factor and a summand."""
     return (9 if of_batch else 5) * prod(grad)
 
 
-def _only_moves(operator: Any) -> bool:
+def _only_moves(operator: torch._ops.OpOverload) -> bool:
     """Views, copies, gathers, fills and factories."""
     name: str = operator._schema.name.removeprefix("aten::").removesuffix("_")
     makes = not any("Tensor" in str(argument.type) for argument in operator._schema.arguments)

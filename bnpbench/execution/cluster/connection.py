@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 from bnpbench.datasets.storage import VARIABLE
 from bnpbench.errors import BnpbenchError
@@ -45,6 +45,16 @@ class Node:
     def name(self) -> str:
         """How tables call it; no host name, no address."""
         return f"node-{self.id[:8]}"
+
+
+class Actor(Protocol):
+    """A handle of Ray: its methods are those of the placed class, each with ``remote``."""
+
+
+class Reference(Protocol):
+    """What Ray gives for a call."""
+
+    def future(self) -> Future[Any]: ...
 
 
 class Ray:
@@ -105,16 +115,18 @@ class Ray:
         remote = self.ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=strategy)(function)
         return _future(remote.remote(*arguments))
 
-    def place(self, node: Node, cpus: float, gpus: int, cls: type, *arguments: object) -> Any:
+    def place(self, node: Node, cpus: float, gpus: int, cls: type, *arguments: object) -> Actor:
         """An actor on a node: as soon as so much of the node is free, and never anywhere else."""
         options = {"num_cpus": cpus, "num_gpus": gpus, "max_restarts": 0, "max_concurrency": 4}
-        return self.ray.remote(cls).options(**options, scheduling_strategy=self._on(node)).remote(*arguments)
+        placed = self.ray.remote(cls).options(**options, scheduling_strategy=self._on(node))
+        actor: Actor = placed.remote(*arguments)
+        return actor
 
-    def ask(self, actor: Any, method: str, *arguments: object) -> Future[Any]:
+    def ask(self, actor: Actor, method: str, *arguments: object) -> Future[Any]:
         """Call a method of an actor; a RayError in the future says that the actor is gone."""
         return _future(getattr(actor, method).remote(*arguments))
 
-    def kill(self, actor: Any) -> None:
+    def kill(self, actor: Actor) -> None:
         """End an actor's process, if it is there."""
         self.ray.kill(actor)
 
@@ -126,7 +138,7 @@ class Ray:
         finally:
             sys.stdout = self.stdout
 
-    def _on(self, node: Node) -> Any:
+    def _on(self, node: Node) -> object:
         return self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node.id, soft=False)
 
 
@@ -168,10 +180,9 @@ def _check_reachable(address: str) -> None:
         ) from error
 
 
-def _future(reference: Any) -> Future[Any]:
+def _future(reference: Reference) -> Future[Any]:
     """A future, which waits where signals are heeded: Ray's own waiting swallows what a handler raises."""
-    future: Future[Any] = reference.future()
-    return future
+    return reference.future()
 
 
 class _WithoutRay(io.TextIOBase):

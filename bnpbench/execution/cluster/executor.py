@@ -18,7 +18,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Literal
 
 from bnpbench.errors import BnpbenchError, DataError, DeviceError, WorkersLost
-from bnpbench.execution.cluster.connection import Node, Ray, versions_asker
+from bnpbench.execution.cluster.connection import Actor, Node, Ray, versions_asker
 from bnpbench.execution.cluster.host import Description, Host, Report
 from bnpbench.execution.executor import Worker, modules_for, share, usable_cores
 from bnpbench.execution.messages import Done, Preflight, RunBlock
@@ -61,7 +61,7 @@ class Member:
     """A worker of the cluster, its place and its actor."""
 
     place: Place
-    actor: Any
+    actor: Actor
     description: Description
     worker: Worker
 
