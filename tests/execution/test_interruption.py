@@ -245,7 +245,7 @@ def test_a_child_that_has_answered_but_does_not_end_is_ended(tmp_path: Path) -> 
 
 
 STOPPED = """
-import os, pickle, signal
+import os, signal
 from typing import Literal
 from bnpbench import MethodPlugin
 
@@ -254,19 +254,15 @@ class Stopped(MethodPlugin):
     kind: Literal["stopped"]
 
     def layer(self, features, spatial_dims, site):
-        from torch import nn
-        from bnpbench.execution.messages import Epoch
-        from bnpbench.execution.pipe import Outbox
+        import torch
 
-        def half(outbox, message):
-            if isinstance(message, Epoch):
-                pickled = pickle.dumps(message)
-                os.write(outbox.pipe.fileno(), len(pickled).to_bytes(8, "big") + pickled[:9])
-                os.kill(os.getpid(), signal.SIGSTOP)
-            send(outbox, message)
+        def half(descriptor, data):
+            write(descriptor, data[: len(data) // 2])
+            os.kill(os.getpid(), signal.SIGSTOP)
 
-        send, Outbox.send = Outbox.send, half
-        return nn.Identity()
+        if not torch.empty(0).is_meta:  # as where it is only looked at
+            write, os.write = os.write, half
+        return torch.nn.Identity()
 """
 
 
