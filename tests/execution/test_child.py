@@ -9,6 +9,7 @@ import pytest
 
 from bnpbench.execution.child import LOG_BYTES, shorten
 from bnpbench.execution.children import ask
+from bnpbench.execution.messages import Pickled
 
 
 def test_a_long_log_keeps_its_beginning_and_its_end(tmp_path: Path) -> None:
@@ -39,7 +40,7 @@ def test_a_log_is_written_through_no_link(target: str, tmp_path: Path) -> None:
     treasure.write_text("dear")
     log.symlink_to(tmp_path / target)
     with pytest.raises(RuntimeError, match="exit code 70"):
-        ask(b"no request", log=log)
+        ask(Pickled(b"no request"), log=log)
     assert treasure.read_text() == "dear"
     assert not (tmp_path / "absent").exists()
     assert "UnpicklingError" in log.read_text()

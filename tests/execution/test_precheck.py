@@ -8,6 +8,7 @@ import pytest
 
 from bnpbench.errors import DataError, DeviceError, ResultsError
 from bnpbench.execution import precheck
+from bnpbench.registry import built_in
 from bnpbench.results import check_writable
 
 
@@ -67,13 +68,13 @@ def test_without_a_driver_there_are_no_devices(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.parametrize("kind", ["mnist", "cifar100", "imagenet"])
 def test_data_that_may_not_be_fetched(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BNPBENCH_OFFLINE", raising=False)
-    precheck.check_data({kind}, tmp_path, offline=False)
-    precheck.check_data({"digits", "synthetic", "of-a-plugin"}, tmp_path, offline=True)
+    precheck.check_data({built_in().dataset(kind)}, tmp_path, offline=False)
+    precheck.check_data({built_in().dataset(name) for name in ("digits", "synthetic")}, tmp_path, offline=True)
     with pytest.raises(DataError, match="--data-dir"):
-        precheck.check_data({kind}, tmp_path, offline=True)
+        precheck.check_data({built_in().dataset(kind)}, tmp_path, offline=True)
     monkeypatch.setenv("BNPBENCH_OFFLINE", "1")
     with pytest.raises(DataError, match="is missing"):
-        precheck.check_data({kind}, tmp_path, offline=False)
+        precheck.check_data({built_in().dataset(kind)}, tmp_path, offline=False)
 
 
 def test_a_folder_for_results_is_tried_and_left_alone(tmp_path: Path) -> None:
