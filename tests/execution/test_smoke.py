@@ -17,8 +17,8 @@ from bnpbench.execution.smoke_check import Smoked, smoke_check
 from bnpbench.suite import Cell, Settings
 from bnpbench.training.examples import Resident
 from tests.command import bnpbench, suite
+from tests.support.plugins import PLUGIN, write
 from tests.support.plugins import SUITE as OWN
-from tests.support.plugins import write
 
 SYNTHETIC = '{ kind = "synthetic", shape = [12], train = 30, test = 10, classes = 4 }'
 TEXT = f"""
@@ -38,6 +38,8 @@ seed = [1, 2]
 """
 LIGHT = ("fc-cifar10", "fc-mnist", "fc-small-batch", "hessian", "learning-rates", "quick", "regression", "timing")
 """Shipped suites that take some seconds; ``tests/benchmarks/smoke.py`` tries all."""
+
+LINE = PLUGIN[: PLUGIN.index("raise ArithmeticError")].count("\n") + 1  # of the fault in it
 
 
 def smoked(folder: Path, text: str, *only: str) -> Smoked:
@@ -170,7 +172,7 @@ def test_a_cell_that_raises_or_dies_is_named_and_the_others_are_tried(tmp_path: 
     assert [one.status for one in found.tried] == ["finite", "error", "error", "error", "finite"]
     assert found.exit_code == 3
     messages = list(of(found, "error").values())
-    assert messages[0] == "ArithmeticError: no such number (mine.py:36)"
+    assert messages[0] == f"ArithmeticError: no such number (mine.py:{LINE})"
     assert "ended with exit code 7" in messages[1]
     assert messages[2].startswith("AttributeError")
 
