@@ -127,7 +127,7 @@ def test_a_stop_keeps_what_is_finished_and_leaves_no_process(
     ours, theirs = read_results(tmp_path / "results"), read_results(local)
     done = ours.cells[ours.cells.status == "ok"]
     assert 3 <= len(done) < 40
-    assert set(ours.cells.status) == {"ok", "interrupted"}
+    assert set(ours.cells.status) <= {"ok", "interrupted"}  # at times all workers are between two cells
     same = theirs.cells[theirs.cells.key.isin(done.key)]
     assert timeless(done, "worker").equals(timeless(same, "worker"))
 
