@@ -39,12 +39,13 @@ def compare(
     """Compare two runs.
 
     Cell by cell; exit 1 if something became worse."""
-    from bnpbench.cli.output import tell_unknown, write
+    from bnpbench.cli.output import tell_damaged, tell_unknown, write
     from bnpbench.report import compare as compare_results
     from bnpbench.results import read_results
 
     before, after = read_results(base, *(more_base or ())), read_results(new, *(more_new or ()))
     tell_unknown(before, after)
+    tell_damaged(before, after)
     comparison = compare_results(before, after, max_slowdown=max_slowdown(slowdown), across_machines=across_machines)
     write(comparison.render(format.value), output)
     return comparison.exit_code

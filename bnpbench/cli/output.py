@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from bnpbench.cache import expanded
 from bnpbench.errors import BnpbenchError
-from bnpbench.text import some
+from bnpbench.text import plain, some
 
 if TYPE_CHECKING:
     from bnpbench.results import Results
@@ -29,6 +29,12 @@ def tell_unknown(*results: Results) -> None:
     if names := sorted({name for one in results for name in one.unknown}):
         told = f"columns that this version does not know are left out: {some(names)}; another version wrote them"
         print(f"bnpbench: warning: {told}", file=sys.stderr)
+
+
+def tell_damaged(*results: Results) -> None:
+    """Say on stderr which files were left out."""
+    for path, reason in (each for one in results for each in one.damaged):
+        print(f"bnpbench: warning: left out: {plain(str(path))}: {plain(reason)}", file=sys.stderr)
 
 
 def write(text: str, output: Path | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
@@ -245,3 +246,6 @@ def _doubts(settings: Settings) -> Iterable[str]:
             )
     if (unused := schedule.unused(epochs)) is not None:
         yield unused
+    cores = os.cpu_count() or 1
+    if isinstance(settings.threads, int) and settings.threads > cores:
+        yield f"{settings.threads:,} threads are more than the {cores} cores here: steps wait for each other"

@@ -90,3 +90,9 @@ def test_an_interval_that_nothing_bounds_ends_and_is_told_of(load: Callable[[str
     assert set(results.cells.stopped_by) == {"max_epochs"}
     assert results.epochs.groupby("key").epoch.max().tolist() == [100, 100]
     assert "(none was given: after 100 epochs)" in done.stdout
+
+
+def test_more_threads_than_cores(load: Callable[[str], Suite]) -> None:
+    (told,) = doubts(load(SUITE.replace("threads = 1", "threads = 9999") + SWEEP))
+    assert told.startswith("vanilla, bnp: 9,999 threads are more than the ")
+    assert doubts(load(SUITE + SWEEP)) == []
