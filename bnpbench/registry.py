@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
 from types import MappingProxyType, ModuleType
-from typing import TypeGuard
+from typing import TypeGuard, TypeVar, cast
 
 from bnpbench import datasets, initializations, methods, networks, optimizers, schedules
 from bnpbench.datasets.base import DatasetPlugin
@@ -24,6 +24,7 @@ from bnpbench.networks.base import NetworkPlugin
 from bnpbench.optimizers.base import OptimizerPlugin
 from bnpbench.schedules.base import SchedulePlugin
 
+Thing = TypeVar("Thing", bound=Kinded)
 BASES: tuple[type[Kinded], ...] = (
     MethodPlugin,
     NetworkPlugin,
@@ -56,17 +57,13 @@ class Registry:
             found[base][kind] = cls
         self._classes = found
 
-    def kinds(self, base: type[Kinded]) -> Mapping[str, type[Kinded]]:
+    def kinds(self, base: type[Thing]) -> Mapping[str, type[Thing]]:
         """Kind → class of a base, in the order of their names; those of plugins come last."""
-        return MappingProxyType(self._classes[base])
-
-    def datasets(self) -> dict[str, type[DatasetPlugin]]:
-        """Kind → class of the data sets."""
-        return {kind: cls for kind, cls in self._classes[DatasetPlugin].items() if issubclass(cls, DatasetPlugin)}
+        return MappingProxyType(cast("dict[str, type[Thing]]", self._classes[base]))
 
     def dataset(self, name: str) -> type[DatasetPlugin]:
         """The data set of a name. Raises DataError."""
-        known = self.datasets()
+        known = self.kinds(DatasetPlugin)
         if name in known:
             return known[name]
         near = get_close_matches(name, known, 1)
@@ -101,23 +98,17 @@ def built_in() -> Registry:
     return Registry(sorted(classes, key=lambda cls: str(cls.name())))
 
 
-def methods_built_in() -> dict[str, type[MethodPlugin]]:
-    """Kind → class of the methods that ship with bnpbench."""
-    known = built_in().kinds(MethodPlugin)
-    return {kind: cls for kind, cls in known.items() if issubclass(cls, MethodPlugin)}
-
-
 @cache
 def baselines() -> tuple[str, ...]:
     """The kinds of methods that ratios are taken over: first that of a network as it is."""
-    places = {cls.baseline: kind for kind, cls in methods_built_in().items() if cls.baseline is not None}
+    places = {cls.baseline: kind for kind, cls in built_in().kinds(MethodPlugin).items() if cls.baseline is not None}
     return tuple(places[place] for place in sorted(places))
 
 
 @cache
 def subject() -> str:
     """The kind of the method whose costs are set against the last baseline's."""
-    return next(kind for kind, cls in methods_built_in().items() if cls.subject)
+    return next(kind for kind, cls in built_in().kinds(MethodPlugin).items() if cls.subject)
 
 
 def ships(cls: type[Kinded]) -> bool:
@@ -128,12 +119,7 @@ def ships(cls: type[Kinded]) -> bool:
 def _classes_in(package: ModuleType) -> Iterable[type[Kinded]]:
     for info in pkgutil.iter_modules(package.__path__):
         module = importlib.import_module(f"{package.__name__}.{info.name}")
-        yield from defined_in(module)
-
-
-def defined_in(module: ModuleType) -> list[type[Kinded]]:
-    """The classes with a kind that a module defines itself."""
-    return [cls for cls in kinded(module) if cls.name() is not None]
+        yield from (cls for cls in kinded(module) if cls.name() is not None)
 
 
 def kinded(module: ModuleType) -> list[type[Kinded]]:

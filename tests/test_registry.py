@@ -14,7 +14,7 @@ from bnpbench import Ink, MethodPlugin, NetworkPlugin, Results, load_suite, run_
 from bnpbench.datasets.base import DatasetPlugin
 from bnpbench.errors import DataError, SuiteError
 from bnpbench.optimizers.base import OptimizerPlugin
-from bnpbench.registry import BASES, base_of, built_in, methods_built_in, noun, ships
+from bnpbench.registry import BASES, base_of, built_in, noun, ships
 from bnpbench.report.data import views
 from bnpbench.report.figures import inks
 
@@ -170,7 +170,7 @@ def test_a_report_draws_a_method_of_ones_own_in_its_own_colour(tmp_path: Path) -
     results = run_suite(own(tmp_path, '"vanilla", "shifted"'), tmp_path / "out")
     drawn = inks(views(results))
     assert drawn["shifted"] == Ink("#123456", "#654321", "*")
-    assert drawn["vanilla"] == methods_built_in()["vanilla"].ink
+    assert drawn["vanilla"] == built_in().kinds(MethodPlugin)["vanilla"].ink
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bnpbench.datasets import storage
+from bnpbench.datasets.base import DatasetPlugin
 from bnpbench.registry import built_in
 
 
@@ -12,7 +13,7 @@ def listing(data_dir: Path | None) -> str:
     """A line for each data set: its name, whether it is there and whole, and where it comes from."""
     root = storage.root(data_dir)
     lines = [f"data folder: {root} (--data-dir, BNPBENCH_DATA, or the user's cache folder)", ""]
-    for name, dataset in built_in().datasets().items():
+    for name, dataset in built_in().kinds(DatasetPlugin).items():
         missing = dataset.missing(root)
         damaged = None if missing else dataset.damaged(root)
         state = "missing" if missing else "damaged" if damaged else "there"

@@ -197,7 +197,7 @@ class Suite:
     def _inks(self) -> dict[str, Any]:
         """How the methods of its plugins are drawn, by their kind; a report has no plugins at hand."""
         methods = self.words.registry.kinds(MethodPlugin).items()
-        own = {k: cls.ink for k, cls in methods if issubclass(cls, MethodPlugin) and cls.ink and not ships(cls)}
+        own = {kind: cls.ink for kind, cls in methods if cls.ink and not ships(cls)}
         return {"inks": {kind: asdict(ink) for kind, ink in own.items()}} if own else {}
 
     def devices(self) -> frozenset[str]:

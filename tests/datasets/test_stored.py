@@ -21,7 +21,7 @@ import torch
 from torchvision import datasets as torchvision_datasets
 
 from bnpbench.datasets import storage
-from bnpbench.datasets.base import DataShape
+from bnpbench.datasets.base import DatasetPlugin, DataShape
 from bnpbench.datasets.cifar10 import Cifar10
 from bnpbench.datasets.cifar100 import Cifar100
 from bnpbench.datasets.mnist import Mnist
@@ -361,7 +361,7 @@ def test_the_root_is_the_flag_then_the_variable_then_the_users_cache(
 
 def test_the_catalogue_tells_what_is_there(mnist: dict[str, bytes], tmp_path: Path) -> None:
     lay_out(mnist, tmp_path / "MNIST/raw")
-    known = built_in().datasets()
+    known = built_in().kinds(DatasetPlugin)
     assert known["mnist"].missing(tmp_path) is None
     assert known["digits"].missing(tmp_path) is None
     assert "bnpbench data get cifar10" in str(known["cifar10"].missing(tmp_path))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bnpbench import load_suite
-from bnpbench.datasets.base import DataShape
+from bnpbench.datasets.base import DatasetPlugin, DataShape
 from bnpbench.errors import SuiteError
 from bnpbench.registry import built_in
 from bnpbench.training.accounting import costs
@@ -60,7 +60,7 @@ def noise(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return read
 
-    for name, cls in built_in().datasets().items():
+    for name, cls in built_in().kinds(DatasetPlugin).items():
         if name not in ("synthetic", "imagenet"):
             shape = cls(kind=name).describe()
             few = DataShape(shape.input, shape.classes, 12, 6)

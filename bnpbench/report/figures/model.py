@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Literal
 
-from bnpbench.methods.base import Ink
-from bnpbench.registry import methods_built_in
+from bnpbench.methods.base import Ink, MethodPlugin
+from bnpbench.registry import built_in
 from bnpbench.report.data import View
 from bnpbench.report.verdicts import Outcome
 
@@ -184,7 +184,7 @@ def inks(views: Iterable[View]) -> Mapping[str, Ink]:
     The first label of a kind has the kind's own colour; further labels of it, and kinds that have none, get the next
     spare one. What a plugin's method looks like stands in the suite's document.
     """
-    of_kind = {kind: cls.ink for kind, cls in methods_built_in().items() if cls.ink is not None}
+    of_kind = {kind: cls.ink for kind, cls in built_in().kinds(MethodPlugin).items() if cls.ink is not None}
     spare = (Ink(light, dark, marker) for marker, (light, dark) in product(_SPARE_MARKERS, _SPARE))
     kinds: dict[str, str] = {}
     for view in views:
