@@ -67,9 +67,7 @@ def _sites(settings: Settings) -> list[Site] | None:
 
 
 def _one_at_a_time(settings: Settings, site: Site) -> Misfit | None:
-    method, shares = settings.method, settings.devices
-    alone = shares > 1 and not method.shares_statistics  # each device with its own statistics
-    examples = settings.batch_size // shares if alone else settings.batch_size
+    method, examples = settings.method, settings.pooled_examples
     if method.smallest_set(site, examples) != 1:
         return None
     return Misfit(method.lone_value(f"what follows layer {site.layer!r}", site.features, examples))

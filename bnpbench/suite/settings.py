@@ -124,6 +124,12 @@ class Settings(Options):
         return self.model_copy(update={name: fact.free for name, fact in FACTS.items() if fact.free is not ...})
 
     @property
+    def pooled_examples(self) -> int:
+        """Examples that share the statistics of a batch: all of it, or the smallest share of a device."""
+        alone = self.devices > 1 and not self.method.shares_statistics  # each with its own statistics
+        return self.batch_size // self.devices if alone else self.batch_size
+
+    @property
     def l2(self) -> float:
         """What of the weight decay stands in the loss."""
         return self.weight_decay.value if self.weight_decay.where == "l2" else 0.0

@@ -38,8 +38,7 @@ def costs(settings: Settings, input_shape: tuple[int, ...], classes: int) -> Cos
     """
     model = _model(settings, input_shape, classes)
     shares = _shares(settings)
-    alone = settings.devices > 1 and not settings.method.shares_statistics  # each with its own statistics
-    reason = models.not_applicable(model, input_shape, min(shares) if alone else settings.batch_size)
+    reason = models.not_applicable(model, input_shape, settings.pooled_examples)
     parameters = sum(p.numel() for p in model.parameters())
     products, without = _plain(settings.model_copy(update={"method": _VANILLA}), input_shape, classes)
     if reason is not None:
