@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bnpbench.files import appending, fresh
-from tests.command import environment
+from tests.support.command import environment
 
 HOLDING = """
 import sys, tempfile

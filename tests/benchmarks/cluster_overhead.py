@@ -18,8 +18,8 @@ import tempfile
 from pathlib import Path
 
 from bnpbench import read_results
-from tests.command import bnpbench, suite
-from tests.raynodes import RayNodes
+from tests.support.command import bnpbench, suite
+from tests.support.raynodes import RayNodes
 
 LIMIT = 20.0  # milliseconds a cell
 SUITE = """

@@ -29,8 +29,8 @@ import psutil
 
 from bnpbench import Results, read_results
 from bnpbench.results import FINISHED
-from tests.processes import below
-from tests.timeless import timeless
+from tests.support.processes import below
+from tests.support.timeless import timeless
 
 PATIENCE = 240.0  # seconds until a command line that does not end is a fault
 SUITE = """

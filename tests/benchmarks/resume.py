@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 
 from bnpbench import read_results
-from tests.kept import kept
-from tests.timeless import timeless
+from tests.support.kept import kept
+from tests.support.timeless import timeless
 
 RESUMED = """
 name = "resumed"

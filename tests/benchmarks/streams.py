@@ -21,7 +21,7 @@ from pathlib import Path
 
 from bnpbench import read_results
 from bnpbench.errors import BnpbenchError
-from tests.command import SUITE, environment
+from tests.support.command import SUITE, environment
 
 PLUGIN = """
 from typing import Literal

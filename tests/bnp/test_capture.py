@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from bnpbench.bnp import BNP, algorithms
-from tests.recorder import Recorder
+from tests.support.recorder import Recorder
 
 
 class Training:

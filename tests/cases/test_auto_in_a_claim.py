@@ -9,7 +9,7 @@ import pytest
 
 from bnpbench import load_suite
 from bnpbench.errors import SuiteError
-from tests.command import SUITE, suite
+from tests.support.command import SUITE, suite
 
 ENGINES = SUITE.replace("seed = [1, 2]", 'seed = [1]\nengine = ["auto", "compiled"]')
 CLAIM = """

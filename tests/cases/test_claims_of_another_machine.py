@@ -6,7 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
-from tests.command import SUITE, bnpbench, suite
+from tests.support.command import SUITE, bnpbench, suite
 
 CLAIM = """
 [[claim]]

@@ -14,7 +14,7 @@ from bnpbench.execution.children import ask
 from bnpbench.execution.listing import build
 from bnpbench.execution.messages import Describe, Preflight
 from bnpbench.execution.preflight import preflight
-from tests.command import SUITE, bnpbench, suite
+from tests.support.command import SUITE, bnpbench, suite
 from tests.support.made_results import Made, epochs
 
 Errors = pytest.CaptureFixture[str]

@@ -10,7 +10,7 @@ import pytest
 from bnpbench import load_suite
 from bnpbench.errors import BnpbenchError, SuiteError
 from bnpbench.profiling import inspection
-from tests.command import SUITE, suite
+from tests.support.command import SUITE, suite
 
 TUNED = SUITE.replace("threads = 1", "threads = 1\nvalidation = 0.1") + (
     'optimizer.lr = [0.1, 0.2]\n[select]\nover = "optimizer.lr"\n'

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bnpbench import load_suite, run_suite
-from tests.command import SUITE, suite
+from tests.support.command import SUITE, suite
 from tests.support.training import trainer
 
 OPTIMIZERS = [{"kind": "sgd", "lr": 0.1}, {"kind": "sgd", "lr": 0.1, "momentum": 0.9}, {"kind": "adam", "lr": 0.1}]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bnpbench import load_suite
-from tests.command import SUITE, bnpbench, suite
+from tests.support.command import SUITE, bnpbench, suite
 
 OPTIMIZERS = SUITE.replace('optimizer = { kind = "sgd", lr = 0.1 }\n', "validation = 0.1\n") + (
     'optimizer = [{ kind = "sgd", lr = 0.1 }, { kind = "adam" }]\n[select]\nover = "optimizer"\n'

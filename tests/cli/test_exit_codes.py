@@ -18,7 +18,7 @@ from bnpbench import read_results
 from bnpbench.cli.compare import max_slowdown
 from bnpbench.errors import BnpbenchError
 from bnpbench.execution.progress import duration
-from tests.command import SUITE, WRONG, bnpbench, suite
+from tests.support.command import SUITE, WRONG, bnpbench, suite
 
 
 @pytest.fixture(scope="module")

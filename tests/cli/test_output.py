@@ -21,7 +21,7 @@ from bnpbench.datasets.storage import root
 from bnpbench.errors import BnpbenchError, refused
 from bnpbench.execution.options import Options
 from bnpbench.results.schema import digest
-from tests.command import bnpbench, suite
+from tests.support.command import bnpbench, suite
 from tests.support.made_results import Made, epochs
 
 

@@ -18,7 +18,7 @@ from bnpbench.training import engines
 from bnpbench.training.examples import Resident
 from bnpbench.training.step import set_precision
 from bnpbench.training.trainer import Trainer
-from tests.command import SUITE, bnpbench, suite
+from tests.support.command import SUITE, bnpbench, suite
 from tests.support.training import cell
 
 pytestmark = [

@@ -10,7 +10,7 @@ import pytest
 from bnpbench import read_results
 from bnpbench.report import figures, render, tables
 from bnpbench.report.data import views
-from tests.command import bnpbench
+from tests.support.command import bnpbench
 from tests.support.made_results import Made, epochs
 
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"

@@ -17,7 +17,7 @@ from bnpbench.measure.step_costs import Columns, Costs
 from bnpbench.suite.cells import Block
 from bnpbench.suite.document import Measure
 from bnpbench.training import state
-from tests.command import SUITE, suite
+from tests.support.command import SUITE, suite
 from tests.support.training import cell
 
 Content = dict[str, Any]

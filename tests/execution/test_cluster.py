@@ -14,12 +14,12 @@ import psutil
 import pytest
 
 from bnpbench import read_results
-from tests.command import LONG, SUITE, bnpbench, start, suite
-from tests.kept import kept
-from tests.raynodes import RAY, RayNodes
+from tests.support.command import LONG, SUITE, bnpbench, start, suite
+from tests.support.kept import kept
 from tests.support.plugins import PLUGIN
 from tests.support.plugins import SUITE as PLUGIN_SUITE
-from tests.timeless import timeless
+from tests.support.raynodes import RAY, RayNodes
+from tests.support.timeless import timeless
 
 pytestmark = [
     pytest.mark.alone,

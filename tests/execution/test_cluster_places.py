@@ -17,7 +17,7 @@ from bnpbench.execution.cluster.host import Report, device_number
 from bnpbench.execution.executor import share
 from bnpbench.execution.messages import RunBlock
 from bnpbench.suite import Suite
-from tests.command import SUITE, suite
+from tests.support.command import SUITE, suite
 
 HEAD, PLAIN, GPUS = Node("0" * 56, 0, 0), Node("12ab34cd" * 7, 8, 0), Node("ffeeddcc" * 7, 8, 2)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import bnpbench, suite
+from tests.support.command import bnpbench, suite
 from tests.support.imagefolders import CLASSES, lay_out
 
 SUITE = """

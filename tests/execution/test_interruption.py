@@ -15,10 +15,10 @@ import psutil
 import pytest
 
 from bnpbench import read_results
-from tests.command import LONG, SUITE, bnpbench, environment, start, suite
-from tests.kept import kept
-from tests.processes import below
-from tests.timeless import timeless
+from tests.support.command import LONG, SUITE, bnpbench, environment, start, suite
+from tests.support.kept import kept
+from tests.support.processes import below
+from tests.support.timeless import timeless
 
 MANY = SUITE.replace("seed = [1, 2]", "seed = [1, 2, 3, 4, 5]").replace("epochs = 2", "epochs = 25")
 

@@ -10,7 +10,7 @@ import pytest
 from bnpbench import load_suite
 from bnpbench.execution.listing import listing
 from bnpbench.execution.progress import LINE_EVERY, Lines
-from tests.command import SUITE, suite
+from tests.support.command import SUITE, suite
 
 
 @pytest.mark.regression

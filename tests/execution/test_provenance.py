@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bnpbench.execution.provenance import provenance
-from tests.command import SUITE, bnpbench, suite
+from tests.support.command import SUITE, bnpbench, suite
 
 QUIET = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
 

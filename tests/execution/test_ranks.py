@@ -16,10 +16,10 @@ import pytest
 from bnpbench import read_results
 from bnpbench.errors import DeviceError
 from bnpbench.execution.precheck import demand_devices
-from tests.command import bnpbench, start, suite
-from tests.kept import kept
-from tests.processes import below
-from tests.timeless import timeless
+from tests.support.command import bnpbench, start, suite
+from tests.support.kept import kept
+from tests.support.processes import below
+from tests.support.timeless import timeless
 
 LONG = """
 name = "long"

@@ -14,8 +14,8 @@ import pytest
 from bnpbench import load_suite, read_results, run_suite
 from bnpbench.errors import BnpbenchError, DataError, DeviceError, ResultsError, SuiteError
 from bnpbench.execution.progress import Silent
-from tests.command import SUITE, bnpbench, suite
-from tests.timeless import timeless
+from tests.support.command import SUITE, bnpbench, suite
+from tests.support.timeless import timeless
 
 SMALL = """
 name = "small"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from bnpbench import read_results
-from tests.command import SUITE, bnpbench, start, suite
-from tests.timeless import timeless
+from tests.support.command import SUITE, bnpbench, start, suite
+from tests.support.timeless import timeless
 
 PLACES = (1, 2, 3)
 

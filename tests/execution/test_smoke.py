@@ -16,7 +16,7 @@ from bnpbench.execution.messages import Smoke, Tried
 from bnpbench.execution.smoke_check import Smoked, smoke_check
 from bnpbench.suite import Cell, Settings
 from bnpbench.training.examples import Resident
-from tests.command import bnpbench, suite
+from tests.support.command import bnpbench, suite
 from tests.support.plugins import PLUGIN, write
 from tests.support.plugins import SUITE as OWN
 

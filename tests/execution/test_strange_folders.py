@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import SUITE, bnpbench, environment, suite
-from tests.raynodes import RAY
+from tests.support.command import SUITE, bnpbench, environment, suite
 from tests.support.plugins import PLUGIN
 from tests.support.plugins import SUITE as PLUGIN_SUITE
+from tests.support.raynodes import RAY
 
 SCRIPT = Path(sys.executable).with_name("bnpbench")
 INSTALLED = ("torch", "torchvision", "numpy", "psutil", "pydantic", "pyarrow", "pandas", "sklearn", "filelock", "ray")

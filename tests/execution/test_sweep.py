@@ -12,7 +12,7 @@ import pytest
 from bnpbench import load_suite, run_suite
 from bnpbench.execution.sweep import PARTIAL_SECONDS
 from bnpbench.results import Store
-from tests.command import SUITE, suite
+from tests.support.command import SUITE, suite
 
 EPOCHS = 300
 

@@ -14,7 +14,7 @@ from bnpbench.errors import BnpbenchError
 from bnpbench.execution.messages import Profile
 from bnpbench.profiling import inspection
 from bnpbench.profiling.phases import profile
-from tests.command import bnpbench, suite
+from tests.support.command import bnpbench, suite
 
 SUITE = """
 name = "small"

@@ -17,7 +17,7 @@ from bnpbench.execution.progress import Lines
 from bnpbench.sites import Normalization, Site
 from bnpbench.suite import Settings, misfit
 from bnpbench.training import models
-from tests.command import bnpbench
+from tests.support.command import bnpbench
 
 NETWORKS: dict[str, Any] = {
     "fc": {"kind": "fc", "hidden": (8, 1, 6)},

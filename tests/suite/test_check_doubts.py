@@ -9,7 +9,7 @@ import pytest
 
 from bnpbench import load_suite, read_results
 from bnpbench.suite import Measure, Suite, shipped_suites
-from tests.command import bnpbench
+from tests.support.command import bnpbench
 
 SUITE = """
 name = "doubts"

@@ -11,7 +11,7 @@ from bnpbench.errors import DataError, SuiteError
 from bnpbench.execution.children import ask
 from bnpbench.execution.listing import listing
 from bnpbench.execution.messages import Preflight
-from tests.command import bnpbench
+from tests.support.command import bnpbench
 from tests.support.plugins import PLUGIN, SUITE, write
 
 

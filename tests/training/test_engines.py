@@ -10,8 +10,8 @@ import torch
 
 from bnpbench.training import engines
 from bnpbench.training.trainer import Trainer
-from tests.recorder import Recorder
 from tests.support.engines import ADAM, METHODS, SGD, disagreement
+from tests.support.recorder import Recorder
 from tests.support.training import trainer, weights
 
 WARMED = {"kind": "steps", "epochs": (1,), "warmup": {"kind": "linear", "start": 0.01, "iterations": 7}}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import SUITE, WRONG, bnpbench
+from tests.support.command import SUITE, WRONG, bnpbench
 
 HERE = Path(__file__).parent
 MEASURED = HERE / "measured"

@@ -13,7 +13,7 @@ import pytest
 from bnpbench import read_results
 from bnpbench.report.data import views
 from bnpbench.report.figures import figures
-from tests.command import bnpbench
+from tests.support.command import bnpbench
 
 MEASURED = Path(__file__).parent / "measured"
 NAMES = ["hessian", "quick", "timing"]

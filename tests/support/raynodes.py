@@ -17,8 +17,8 @@ from typing import Self
 import psutil
 import pytest
 
-from tests.command import environment
-from tests.processes import answer, below
+from tests.support.command import environment
+from tests.support.processes import answer, below
 
 RAY = Path(sys.executable).with_name("ray")
 STOP_SECONDS = 60
