@@ -59,3 +59,9 @@ def test_the_condition_number_of_a_neuron(capsys: pytest.CaptureFixture) -> None
     model.add_module("fc2", nn.Linear(4, 3))
     exec(block("kappa_hessian"), {"model": model, "images": torch.randn(40, 5)})
     assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+@pytest.mark.regression
+def test_the_readme_parts_settings_by_no_comma() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    assert not re.findall(r"--only \w+=[^ `,]+,\w+=", readme)

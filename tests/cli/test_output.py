@@ -18,10 +18,10 @@ from bnpbench.cache import user_cache
 from bnpbench.cli.app import app
 from bnpbench.cli.output import from_home, write
 from bnpbench.datasets.storage import root
-from bnpbench.errors import BnpbenchError, refused
+from bnpbench.errors import BnpbenchError
 from bnpbench.execution.options import Options
 from bnpbench.results.schema import digest
-from tests.support.command import bnpbench, suite
+from tests.support.command import called, suite
 from tests.support.made_results import Made, epochs
 
 
@@ -59,7 +59,7 @@ def test_columns_that_are_not_known_are_named_once(command: list[str], tmp_path:
             table, metadata = pq.read_table(path), pq.read_metadata(path).metadata
             wider = table.append_column("colour", table[column])
             pq.write_table(wider.replace_schema_metadata({**metadata, b"columns": digest(wider.column_names)}), path)
-    done = bnpbench(*command, cwd=tmp_path)
+    done = called(*command, cwd=tmp_path)
     assert done.returncode == 0
     assert done.stderr == (
         "bnpbench: warning: columns that this version does not know are left out: cells.colour, epochs.colour; another "
@@ -145,31 +145,35 @@ def test_a_path_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert user_cache() == tmp_path / "there" / "bnpbench"
 
 
-def test_without_a_home_folder_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HOME", "XDG_CACHE_HOME", "BNPBENCH_DATA"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(os, "getuid", lambda: 12345)  # of nobody in the table of users
-    with pytest.raises(OSError, match="Not a directory"):
-        user_cache().mkdir(parents=True)
-    assert root() == user_cache() / "data"
+def made_results(folder: Path) -> None:
+    results = Made(folder / "results", "tiny")
+    results.cell("bnp", rows=epochs([1.0, 1.0], [0.5, 0.5]))
+    results.read()
 
 
-@pytest.mark.parametrize(
-    ("error", "word"),
-    [
-        (MemoryError(), "ulimit -v"),
-        (RuntimeError("can't start new thread"), "ulimit -v"),
-        (OSError(28, "No space left on device", "/there/x"), "/there/x: No space left on device"),
-        (OSError("AF_UNIX path too long"), "AF_UNIX path too long"),
-        (ImportError("failed to map segment", name="libx"), "failed to map segment"),
-        (ImportError("no such name", name="bnpbench.nothing"), None),
-        (RuntimeError("something else"), None),
-        (KeyError("x"), None),
-    ],
-)
-def test_what_the_machine_refuses_is_no_bug(error: Exception, word: str | None) -> None:
-    refusal = refused(error)
-    assert (refusal is None) == (word is None)
-    if refusal is not None and word is not None:
-        assert word in str(refusal)
-        assert refusal.exit_code == 2
+@pytest.mark.regression
+@pytest.mark.parametrize("output", [".", "", "/", "folder"])
+@pytest.mark.parametrize("command", [["report"], ["compare", "results", "results"]])
+def test_a_folder_is_no_file_for_a_report(command: list[str], output: str, tmp_path: Path) -> None:
+    made_results(tmp_path)
+    (tmp_path / "folder").mkdir()
+    done = called(*command, "--output", output, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "is a folder; name a file" in done.stderr
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.regression
+def test_a_report_that_cannot_be_moved_into_place_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_results(tmp_path)
+
+    def refuse(*arguments: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    done = called("report", "--output", "a.md", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--output a.md: cannot be written (Permission denied)" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["results"]

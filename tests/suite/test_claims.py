@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bnpbench import load_suite
+from bnpbench.errors import SuiteError
 from bnpbench.suite import AtEpoch, AtEpochs, Suite
+from bnpbench.suite.claims import side_pattern
+from bnpbench.suite.matching import value_matches
+from bnpbench.suite.vocabulary import Vocabulary
+from tests.support.command import SUITE, suite
 from tests.support.suite_texts import CLAIM, SMALL, changed
 
 Load = Callable[[str], Suite]
@@ -187,3 +194,84 @@ def test_the_document_says_that_it_is_shortened(load: Load) -> None:
     assert whole["shortened"] == {"epochs": 2}
     assert {cell["settings"]["epochs"] for cell in whole["cells"]} == {2}
     assert all(len(verdict["left"]) == 3 for verdict in whole["claims"][0]["combinations"])
+
+
+ENGINES = SUITE.replace("seed = [1, 2]", 'seed = [1]\nengine = ["auto", "compiled"]')
+
+
+AUTO_CLAIM = """
+[[claim]]
+says = "compiled costs less"
+left = { engine = "compiled" }
+right = { engine = ENGINE }
+where = { method = "bnp" }
+metric = "train_seconds"
+ratio = { at_most = 1.0 }
+"""
+
+
+REFERENCE = """
+[[reference]]
+cell = { method = "bnp", WORDS }
+metric = "train_seconds"
+value = 1.0
+source = "a paper"
+"""
+
+
+def told_of(path: Path) -> dict[str, Any]:
+    loaded = load_suite(path)
+    return loaded.told_of(loaded.cells(device="cpu", threads=3))
+
+
+@pytest.mark.regression
+def test_what_auto_stands_for_is_named(tmp_path: Path) -> None:
+    told = told_of(suite(tmp_path, ENGINES + AUTO_CLAIM.replace("ENGINE", '"eager"')))
+    engines = {cell["key"]: cell["settings"]["engine"] for cell in told["cells"]}
+    (combination,) = told["claims"][0]["combinations"]
+    assert [engines[combination[side]["1"]] for side in ("left", "right")] == ["compiled", "eager"]
+    with pytest.raises(SuiteError, match=r'claim.0..right.engine: "auto" is replaced .* "eager" or "graphed"'):
+        load_suite(suite(tmp_path, ENGINES + AUTO_CLAIM.replace("ENGINE", '"auto"')))
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("words", ["threads = 3", 'device = "cpu"', 'device = "cpu", engine = ["eager", "graphed"]'])
+def test_a_reference_names_it_too(words: str, tmp_path: Path) -> None:
+    text = SUITE.replace("threads = 1\n", "").replace("seed = [1, 2]", "seed = [1]") + REFERENCE
+    (reference,) = told_of(suite(tmp_path, text.replace("WORDS", words)))["references"]
+    assert len(reference["cells"]) == 1
+    with pytest.raises(SuiteError, match=r'cell.threads: "auto" is replaced .* a number'):
+        load_suite(suite(tmp_path, text.replace("WORDS", 'threads = ["auto", 3]')))
+
+
+@pytest.mark.regression
+def test_what_auto_never_stands_for_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SuiteError, match="no cell has this engine"):
+        load_suite(suite(tmp_path, SUITE + REFERENCE.replace("WORDS", 'engine = "compiled"')))
+
+
+@pytest.mark.regression
+def test_a_setting_that_is_given_comes_before_auto(tmp_path: Path) -> None:
+    """``device = "cpu"`` is the cell that has it written, whatever "auto" becomes."""
+    text = ENGINES.replace("seed = [1]", 'seed = [1]\ndevice = ["auto", "cpu"]')
+    claim = AUTO_CLAIM.replace("ENGINE", '"eager"').replace('method = "bnp"', 'method = "bnp", device = "cpu"')
+    assert len(told_of(suite(tmp_path, text + claim))["claims"][0]["combinations"]) == 1
+
+
+WORDS = Vocabulary()
+
+
+AVERAGED = {"kind": "bn", "label": "averaged", "inference": "averaged"}
+
+
+@pytest.mark.regression
+def test_a_word_on_a_side_is_a_label_or_a_kind() -> None:
+    for word in ("averaged", "bn"):
+        assert value_matches(AVERAGED, side_pattern({}, {"method": word}, WORDS)["method"])
+    assert side_pattern({"method": "bn"}, {"method": "averaged"}, WORDS) == {"method": "averaged"}
+
+
+@pytest.mark.regression
+def test_a_table_on_a_side_adds_to_the_kind_of_where() -> None:
+    side = {"method": {"inference": "averaged"}}
+    assert side_pattern({"method": "bn"}, side, WORDS) == {"method": {"kind": "bn", "inference": "averaged"}}

@@ -149,3 +149,10 @@ def test_combinations(where: dict[str, Any], expected: list[dict[str, Any]]) -> 
 )
 def test_the_pattern_of_an_only(text: str, pattern: dict[str, Any]) -> None:
     assert only_pattern(text, WORDS) == pattern
+
+
+@pytest.mark.regression
+def test_a_number_is_not_matched_by_a_list_in_a_list() -> None:
+    column = Column([16, 32], np.arange(2))
+    assert column.matches([[16]]).tolist() == [value_matches(16, [[16]]), value_matches(32, [[16]])] == [False, False]
+    assert column.matches([16]).tolist() == [True, False]

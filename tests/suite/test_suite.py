@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from bnpbench import load_suite
+from bnpbench.errors import SuiteError
 from bnpbench.suite import Block, Cell, Measure, Probe, Suite
+from tests.support.command import SUITE, bnpbench, suite
 from tests.support.suite_texts import SMALL, changed
 
 Load = Callable[[str], Suite]
@@ -115,3 +120,53 @@ def test_measure_reads_a_share(load: Load) -> None:
     measure = load(text).measure
     assert measure == Measure(interleave=("method",), interval=0.025, max_epochs=40, max_seconds=60.0)
     assert load(text.replace('"2.5%"', "0.1")).measure.interval == 0.1
+
+
+TUNED = SUITE.replace("threads = 1", "threads = 1\nvalidation = 0.1") + (
+    'optimizer.lr = [0.1, 0.2]\n[select]\nover = "optimizer.lr"\n'
+)
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize(
+    ("only", "told"),
+    [
+        ("batch_size=10,11", "--only batch_size=10,11: 11: no cell has this batch_size; there are: 10"),
+        ("method=bnp,batch_size=10", "a comma parts values of one setting: write --only batch_size=10 by itself"),
+        ("method=bnp,vanila", "no cell has this method; there are: vanilla, bnp (did you mean 'vanilla'?)"),
+        ("network.hidden=[9,8],[9]", "a list: no cell has this network"),
+    ],
+)
+def test_each_alternative_is_some_cell_s(only: str, told: str, tmp_path: Path) -> None:
+    with pytest.raises(SuiteError, match=re.escape(told)):
+        load_suite(suite(tmp_path)).cells(device="cpu", threads=1, only=[only])
+
+
+@pytest.mark.regression
+def test_cells_that_are_left_out_or_come_later_count(tmp_path: Path) -> None:
+    assert len(load_suite(suite(tmp_path)).cells(device="cpu", threads=1, only=["seed=1,2"], seeds=1)) == 2
+    tuned = load_suite(suite(tmp_path, TUNED))
+    only = ["seed=1,2", "optimizer.lr=0.1,0.2"]
+    trials = tuned.cells(device="cpu", threads=1, only=only)
+    assert len(trials) == 4
+    scores = {cell.key: cell.settings.optimizer.lr for cell in trials}
+    assert len(tuned.finals(scores, device="cpu", threads=1, only=only)) == 4
+
+
+OPTIMIZERS = SUITE.replace('optimizer = { kind = "sgd", lr = 0.1 }\n', "validation = 0.1\n") + (
+    'optimizer = [{ kind = "sgd", lr = 0.1 }, { kind = "adam" }]\n[select]\nover = "optimizer"\n'
+)
+
+
+@pytest.mark.regression
+def test_tables_are_chosen_from(tmp_path: Path) -> None:
+    path = suite(tmp_path, OPTIMIZERS)
+    loaded = load_suite(path)
+    trials = loaded.cells(device="cpu", threads=1)
+    finals = loaded.finals(
+        {cell.key: float(cell.settings.optimizer.kind == "adam") for cell in trials}, device="cpu", threads=1
+    )
+    assert [cell.settings.optimizer.kind for cell in finals] == ["adam"] * 4
+    done = bnpbench("check", path, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "the best optimizer of each" in done.stdout

@@ -1,12 +1,19 @@
-"""The command line as a user starts it."""
+"""The command line as a user starts it, in a process of its own or in this one."""
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import io
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from bnpbench import cli
 
 SUITE = """
 name = "tiny"
@@ -70,6 +77,27 @@ def bnpbench(
         timeout=timeout,
         check=False,
     )
+
+
+def called(*arguments: str | Path, cwd: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command line in this process, which costs no start and no imports; signals are not listened to."""
+    words = list(map(str, arguments))
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        patch.chdir(cwd)
+        kept = environment(env)
+        for name in os.environ.keys() - kept.keys():
+            patch.delenv(name)
+        for name, value in kept.items():
+            patch.setenv(name, value)
+        patch.setattr(sys, "argv", [str(Path(cli.__file__).parents[1] / "__main__.py"), *words])
+        patch.setattr(sys.modules["__main__"], "__package__", "bnpbench")  # usage is told as of `python -m bnpbench`
+        patch.setattr(cli.interruption, "listen", lambda: None)
+        try:
+            code = cli.run(words)
+        finally:
+            gc.enable()  # a report turns it off: its process ends soon
+    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
 
 def start(*arguments: str | Path, cwd: Path) -> subprocess.Popen[str]:

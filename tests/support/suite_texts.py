@@ -29,3 +29,18 @@ def changed(text: str, old: str, new: str) -> str:
     """``text`` with its one ``old`` replaced."""
     assert text.count(old) == 1, (old, text.count(old))
     return text.replace(old, new)
+
+
+PROFILED = """
+name = "small"
+[train]
+dataset = { kind = "synthetic", shape = [300], train = 2000, test = 50, classes = 4 }
+network = { kind = "fc", hidden = [100, 100] }
+optimizer = { kind = "sgd", lr = 0.1 }
+epochs = 2
+threads = 1
+[sweep]
+method = ["vanilla", "bn", "bnp"]
+batch_size = [1, 64]
+seed = [1, 2]
+"""

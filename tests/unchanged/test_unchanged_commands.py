@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import SUITE, WRONG, bnpbench
+from tests.support.command import SUITE, WRONG, bnpbench, called
 
 HERE = Path(__file__).parent
 MEASURED = HERE / "measured"
 LINES = 12  # of stderr that are kept
+APART = ("no-command", "run", "run-no-cuda", "run-cuda-in-suite", "report-two")  # in a process of their own
 WITH_STDOUT = ("check", "report-damaged", "report-without", "compare-nothing")
 CLAIM = '[[claim]]\nsays = "so"\nleft = { method = "METHOD" }\nmetric = "test_accuracy"\nvalue = { at_least = BOUND }\n'
 NOT_APPLICABLE = SUITE.replace("batch_size = 10", "batch_size = 1").replace('"bnp"', '"bn"')
@@ -191,7 +192,7 @@ def test_a_command_ends_as_it_did(name: str, tmp_path: Path, snapshot: Callable[
     for results in case.measured:
         shutil.copytree(MEASURED / results, tmp_path / results)
     case.change(tmp_path)
-    done = bnpbench(*case.words.split(), cwd=tmp_path, env=case.env)
+    done = (called if name not in APART else bnpbench)(*case.words.split(), cwd=tmp_path, env=case.env)
     errors = normalized(done.stderr, tmp_path).splitlines()[:LINES]
     told = [f"$ bnpbench {case.words}".rstrip(), f"exit {done.returncode}", *errors]
     if name.startswith(WITH_STDOUT):

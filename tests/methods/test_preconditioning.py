@@ -1,11 +1,10 @@
-"""An l2 penalty's gradient does not pass through a layer's product: the lean form left it as it was, so that the two
-forms, which are the same algorithm, trained differently. Under bf16 cells were said to run the lean form and ran the
-plain one: autocast makes a lean product torch's."""
+"""BNP by a method's options: which form, which layers, what an ablation leaves."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 
 from bnpbench.suite import Settings
@@ -43,12 +42,14 @@ def form_of(settings: Settings) -> str | None:
     return costs(settings, (40,), 5).columns.bnp_form
 
 
+@pytest.mark.regression
 def test_both_forms_precondition_the_penalty() -> None:
     l2 = {"weight_decay": {"value": 0.5, "where": "l2"}}
     for auto, plain in zip(gradients(cell("auto", **l2)), gradients(cell("plain", **l2)), strict=True):
         torch.testing.assert_close(auto, plain)
 
 
+@pytest.mark.regression
 def test_the_form_of_a_cell_is_the_one_that_runs() -> None:
     assert form_of(cell("auto")) == "lean"
     assert form_of(cell("auto", weight_decay={"value": 0.5, "where": "optimizer"})) == "lean"

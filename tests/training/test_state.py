@@ -1,6 +1,4 @@
-"""Undoing the warm-up left the optimizer with a copy of the learning rate, and no schedule reached it any more: with
-SGD without momentum always, with the others where there was no warm-up epoch to build their state. The column of
-learning rates came from the schedule and showed nothing."""
+"""What a training carries from step to step: put back, kept and read again."""
 
 from __future__ import annotations
 
@@ -14,9 +12,12 @@ from tests.support.command import SUITE, suite
 from tests.support.training import trainer
 
 OPTIMIZERS = [{"kind": "sgd", "lr": 0.1}, {"kind": "sgd", "lr": 0.1, "momentum": 0.9}, {"kind": "adam", "lr": 0.1}]
+
+
 STEPS = {"kind": "steps", "epochs": (1,)}
 
 
+@pytest.mark.regression
 @pytest.mark.parametrize("warmup_epochs", [0, 1])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=str)
 def test_the_schedule_reaches_the_optimizer(optimizer: dict[str, Any], warmup_epochs: int) -> None:
@@ -25,6 +26,7 @@ def test_the_schedule_reaches_the_optimizer(optimizer: dict[str, Any], warmup_ep
     assert all(group["lr"] is ours.lr for group in ours.step.optimizer.param_groups)
 
 
+@pytest.mark.regression
 def test_a_run_follows_its_schedule(tmp_path: Path) -> None:
     schedules = 'method = ["vanilla"]\nschedule = ["constant", { kind = "steps", epochs = [1] }]'
     text = SUITE.replace('method = ["vanilla", "bnp"]', schedules).replace("seed = [1, 2]", "seed = [1]")

@@ -1,0 +1,29 @@
+"""The commands that there are, and the options that all have."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from bnpbench.cli.app import app
+from tests.support.command import called
+
+
+def test_the_version_is_the_installed_ones(tmp_path: Path) -> None:
+    done = called("--version", "nosuch", cwd=tmp_path)  # asked for before anything else
+    assert (done.returncode, done.stdout) == (0, f"bnpbench {version('bnpbench')}\n")
+
+
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_every_command_explains_itself(option: str, tmp_path: Path) -> None:
+    names = [command.name or command.callback.__name__ for command in app.registered_commands if command.callback]
+    assert names == ["run", "report", "compare", "verify", "profile", "check", "new", "env", "compact"]
+    for words in [*([name] for name in names), ["data"], ["data", "get"]]:
+        done = called(*words, option, cwd=tmp_path)
+        assert done.returncode == 0
+        assert re.sub(r"\s+", " ", done.stdout).lstrip().startswith(f"Usage: python -m bnpbench {' '.join(words)} "), (
+            done.stdout
+        )

@@ -1,0 +1,61 @@
+"""What would be recorded of this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bnpbench.measure import environment, rates
+from tests.support.command import called
+
+KNOWN = {"id": "0123456789ab", "hardware": {"cpu": "Abacus", "gpus": 0, "memory": None}, "rates": None}
+RATES = {
+    "measured": "2026-01-02",
+    "libraries": ["mkl"],
+    "rates": [
+        {"device": "cpu", "threads": threads, "quantity": quantity, "repetitions": 5}
+        | {"median": median, "low": median / 2, "high": 2 * median}
+        for threads, quantity, median in [(1, "float32", 3e9), (2, "bandwidth", 4e10), (None, "operators", 5e4)]
+    ],
+}
+
+
+@pytest.fixture(autouse=True)
+def of_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "describe", lambda: dict(KNOWN))
+    monkeypatch.setattr(rates, "measure", lambda: RATES)
+
+
+def test_what_is_there_is_told(tmp_path: Path) -> None:
+    done = called("env", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout == (
+        "id: 0123456789ab\nhardware:\n  cpu: Abacus\n  gpus: 0\n  memory: -\n"
+        "rates: not measured; `bnpbench env --measure` does, and later runs record them\n"
+    )
+
+
+def test_rates_are_kept_and_shown_with_their_spread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: dict[str, Any] = {}
+    monkeypatch.setattr(rates, "keep", lambda identity, found: kept.update({identity: found}))
+    lines = called("env", "--measure", cwd=tmp_path).stdout.splitlines()
+    assert kept == {"0123456789ab": RATES}
+    assert lines[-5:] == [
+        "rates, measured 2026-01-02:",
+        "  by mkl",
+        "  cpu, 1 thread: float32 3.0 GFLOP/s (1.5 to 6.0, 5 times)",
+        "  cpu, 2 threads: bandwidth 40.0 GB/s (20.0 to 80.0, 5 times)",
+        "  cpu: operators 50.0 thousand a second (25.0 to 100.0, 5 times)",
+    ]
+
+
+def test_rates_that_cannot_be_kept_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(rates, "keep", refuse)
+    done = called("env", "--measure", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "the rates cannot be kept in the cache folder: " in done.stderr

@@ -1,0 +1,68 @@
+"""Reports from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import called
+from tests.support.made_results import Made, epochs
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    results = Made(tmp_path / "results", "tiny")
+    keys = [results.cell("bnp", 16, seed, epochs([1.0] * 6, [0.5] * 6)) for seed in (1, 2, 3)]
+    results.claim("test_accuracy", "value", keys, at_least=0.4, says="it is good")
+    return results
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    missing = called("report", "nowhere", cwd=tmp_path)
+    assert missing.returncode == 2
+    assert "nowhere" in missing.stderr
+    (tmp_path / "empty").mkdir()
+    assert called("report", "empty", cwd=tmp_path).returncode == 4
+
+
+@pytest.mark.parametrize("format", ["markdown", "csv", "json", "html"])
+def test_every_format_goes_where_it_is_asked_to(format: str, made: Made, tmp_path: Path) -> None:  # noqa: A002
+    made.read()
+    shown = called("report", "--format", format, cwd=tmp_path)
+    written = called("report", "--format", format, "--output", "report.txt", cwd=tmp_path)
+    assert (shown.returncode, written.returncode, written.stdout) == (0, 0, "")
+    assert (tmp_path / "report.txt").read_text() == shown.stdout
+    if format == "json":
+        assert json.loads(shown.stdout)
+    assert "it is good" in shown.stdout
+
+
+@pytest.mark.parametrize(("least", "code"), [(0.4, 0), (0.6, 1), (None, 4)])
+def test_a_claim_decides_the_code_where_it_is_asked_to(
+    least: float | None, code: int, made: Made, tmp_path: Path
+) -> None:
+    without = made.cell("bn")  # in the suite, and never measured
+    keys = [cell["key"] for cell in made.document["cells"]]
+    made.claim("test_accuracy", "value", [without] if least is None else keys[:3], at_least=least or 0.4)
+    made.read()
+    assert called("report", cwd=tmp_path).returncode == 0
+    assert called("report", "--fail-on-claims", cwd=tmp_path).returncode == code
+
+
+def test_figures_are_counted(made: Made, tmp_path: Path) -> None:
+    made.read()
+    done = called("report", "--figures", "drawn", cwd=tmp_path)
+    drawn = list((tmp_path / "drawn").iterdir())
+    assert {path.suffix for path in drawn} == {".svg", ".png"}
+    assert f"{len(drawn)} files of figures in drawn" in done.stderr
+
+
+def test_no_figures_are_said(tmp_path: Path) -> None:
+    results = Made(tmp_path / "results", "tiny")
+    results.cell("bn", 1, status="not-applicable", message="a single row")
+    results.read()
+    done = called("report", "--figures", "drawn", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stderr == "no figures: nothing in here can be drawn\n"

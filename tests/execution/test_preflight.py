@@ -1,0 +1,30 @@
+"""What a run asks of every setting before anything is measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bnpbench import cli, load_suite
+from bnpbench.execution.listing import build
+from bnpbench.execution.messages import Preflight
+from bnpbench.execution.preflight import preflight
+from tests.support.command import SUITE, suite
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli.interruption, "listen", lambda: None)  # the handlers are not for this process
+
+
+@pytest.mark.regression
+def test_a_network_beyond_all_bounds_is_named(tmp_path: Path) -> None:
+    loaded = load_suite(suite(tmp_path, SUITE.replace("hidden = [9, 8]", "hidden = [9223372036854775807]")))
+    cells = loaded.cells(device="cpu", threads=1, only=["method=bnp"])
+    found = preflight(Preflight(cells, None, True))
+    assert {cost.uncounted is not None for cost in found.values()} == {True}
+    built = build(loaded, None, only=("method=bnp",))
+    assert built.exit_code == 3
+    assert "not built: bnp, 2 cells: RuntimeError: " in built.text()

@@ -1,0 +1,32 @@
+"""A step by phase and by operator."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from bnpbench import BNP, load_suite
+from bnpbench.execution.messages import Profile
+from bnpbench.profiling.phases import profile
+from tests.support.command import suite
+from tests.support.suite_texts import PROFILED
+
+
+def test_what_is_slow_shows_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    precondition = BNP.precondition
+
+    def slow(self: BNP) -> None:
+        time.sleep(0.02)
+        precondition(self)
+
+    monkeypatch.setattr(BNP, "precondition", slow)
+    monkeypatch.setattr("bnpbench.profiling.phases.configure", lambda *arguments: None)
+    (cell,) = load_suite(suite(tmp_path, PROFILED, "small.toml")).cells(
+        device="cpu", threads=1, only=["method=bnp", "batch_size=64"], seeds=1
+    )
+    found = profile(Profile(cell, 5, None, 0, tmp_path / "trace.json"))
+    assert found.phases["precondition"].host > 20
+    assert found.phases["precondition"].host > 0.5 * found.step.host
+    assert sum(phase.host for phase in found.phases.values()) == pytest.approx(found.step.host, rel=0.2)
