@@ -22,10 +22,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def snapshot(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
-    """Compares text with a file in the folder ``snapshots`` beside the test; ``--renew-snapshots`` stores it anew."""
+    """Compares text with a file in the next folder ``snapshots`` above; ``--renew-snapshots`` stores it anew."""
+    above = [folder / "snapshots" for folder in request.path.parents]
 
     def check(name: str, text: str) -> None:
-        path = request.path.parent / "snapshots" / name
+        path = next((folder for folder in above if folder.is_dir()), above[0]) / name
         if request.config.getoption("--renew-snapshots"):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")

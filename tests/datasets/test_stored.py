@@ -20,7 +20,6 @@ import pytest
 import torch
 from torchvision import datasets as torchvision_datasets
 
-from bnpbench.datasets import storage
 from bnpbench.datasets.base import DatasetPlugin, DataShape
 from bnpbench.datasets.cifar10 import Cifar10
 from bnpbench.datasets.cifar100 import Cifar100
@@ -336,27 +335,7 @@ def test_a_failed_download_is_an_error_with_advice(
     assert "--data-dir" in str(error.value)
 
 
-def test_a_folder_that_cannot_be_made_is_an_error(server: list[str], tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match="cannot be created"):
-        built_in().dataset("mnist").fetch(tmp_path / "file/new")
-
-
 # --- where -----------------------------------------------------------------------------------
-
-
-def test_the_root_is_the_flag_then_the_variable_then_the_users_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("BNPBENCH_DATA", str(tmp_path / "variable"))
-    assert storage.root(tmp_path / "flag") == tmp_path / "flag"
-    assert storage.root(None) == tmp_path / "variable"
-    monkeypatch.setenv("BNPBENCH_DATA", "")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert storage.root(None) == tmp_path / "cache/bnpbench/data"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert storage.root(None).is_relative_to(tmp_path)
 
 
 def test_the_catalogue_tells_what_is_there(mnist: dict[str, bytes], tmp_path: Path) -> None:

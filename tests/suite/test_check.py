@@ -15,7 +15,7 @@ from bnpbench import load_suite, read_results
 from bnpbench.errors import NotApplicable, SuiteError
 from bnpbench.execution.progress import Lines
 from bnpbench.sites import Normalization, Site
-from bnpbench.suite import Settings, misfit
+from bnpbench.suite import Settings, Suite, misfit, shipped_suites
 from bnpbench.training import models
 from tests.support.command import bnpbench
 
@@ -222,3 +222,63 @@ def test_cells_of_a_block_that_fail_for_one_reason_are_told_once(
         "warning: vanilla N=20, bnp N=20: error: DataError: half a file",
         "warning: bn N=20: error: other",
     ]
+
+
+DOUBTS = """
+name = "doubts"
+[train]
+dataset = { kind = "synthetic", shape = [8], classes = 3, train = 60, test = 30 }
+network = { kind = "fc", hidden = [8] }
+optimizer = { kind = "sgd", lr = 0.1 }
+batch_size = 20
+epochs = 2
+threads = 1
+"""
+
+
+SWEEP = '[sweep]\nmethod = ["vanilla", "bnp"]\nseed = [1, 2]\n'
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Callable[[str], Suite]:
+    def load(text: str) -> Suite:
+        path = tmp_path / "doubts.toml"
+        path.write_text(text)
+        return load_suite(path)
+
+    return load
+
+
+def doubts(suite: Suite) -> list[str]:
+    return suite.warnings(suite.cells(device="cpu", threads=1))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "words"),
+    [
+        ('{ kind = "constant", warmup = { kind = "linear", start = 0.01, epochs = 100 } }', "warm-up of 100 epochs"),
+        ('{ kind = "constant", warmup = { kind = "linear", start = 0.01, epochs = 2 } }', "warm-up of 2 epochs"),
+        ('{ kind = "constant", warmup = { kind = "linear", start = 0.01, epochs = 1 } }', None),
+        ('{ kind = "constant", warmup = { kind = "constant", start = 0.01, iterations = 6 } }', "of 6 iterations"),
+        ('{ kind = "constant", warmup = { kind = "constant", start = 0.01, iterations = 5 } }', None),
+        ('{ kind = "steps", epochs = [1, 2] }', "after epoch 2 comes after the last, 2"),
+        ('{ kind = "steps", epochs = [1] }', None),
+    ],
+)
+def test_a_schedule_that_the_training_does_not_reach(
+    load: Callable[[str], Suite], schedule: str, words: str | None
+) -> None:
+    found = doubts(load(f"{DOUBTS}schedule = {schedule}\n{SWEEP}"))
+    assert len(found) == (words is not None)
+    assert words is None or (words in found[0] and found[0].startswith("vanilla, bnp: "))
+
+
+@pytest.mark.parametrize("name", shipped_suites())
+def test_the_shipped_suites_mean_what_they_ask_for(name: str) -> None:
+    assert doubts(load_suite(name)) == []
+
+
+def test_more_threads_than_cores(load: Callable[[str], Suite]) -> None:
+    (told,) = doubts(load(DOUBTS.replace("threads = 1", "threads = 9999") + SWEEP))
+    assert told.startswith("vanilla, bnp: 9,999 threads are more than the ")
+    assert doubts(load(DOUBTS + SWEEP)) == []

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
+from bnpbench import load_suite, read_results
 from bnpbench.results import CELLS, EPOCHS, STEPS
+from bnpbench.suite import Measure, Suite
 from bnpbench.suite import document as m
+from tests.support.command import bnpbench
 from tests.support.kinds import made
 
 IDENTITIES = {"turn", "epoch", "step", "neuron", "seed", "batch_size", "devices", "threads"}  # say where, not how much
@@ -27,3 +33,57 @@ def test_where_a_metric_comes_from() -> None:
 def test_the_shape_of_synthetic_data() -> None:
     shape = made("dataset", {"kind": "synthetic", "shape": (3, 4), "classes": 5, "train": 6, "test": 7}).describe()
     assert (shape.input, shape.classes, shape.train, shape.test) == ((3, 4), 5, 6, 7)
+
+
+DOUBTS = """
+name = "doubts"
+[train]
+dataset = { kind = "synthetic", shape = [8], classes = 3, train = 60, test = 30 }
+network = { kind = "fc", hidden = [8] }
+optimizer = { kind = "sgd", lr = 0.1 }
+batch_size = 20
+epochs = 2
+threads = 1
+"""
+
+
+SWEEP = '[sweep]\nmethod = ["vanilla", "bnp"]\nseed = [1, 2]\n'
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Callable[[str], Suite]:
+    def load(text: str) -> Suite:
+        path = tmp_path / "doubts.toml"
+        path.write_text(text)
+        return load_suite(path)
+
+    return load
+
+
+@pytest.mark.parametrize(
+    ("table", "epochs", "last"),
+    [
+        ({}, 7, 7),
+        ({"interval": 0.01}, 7, 100),
+        ({"interval": 0.01}, 70, 700),
+        ({"interval": 0.01, "max_epochs": 20}, 7, 20),
+        ({"interval": 0.01, "max_seconds": 20.0}, 7, None),
+        ({"interval": 0.01, "max_seconds": 20.0, "max_epochs": 9}, 7, 9),
+    ],
+)
+def test_every_measurement_has_an_end(table: dict[str, float], epochs: int, last: int | None) -> None:
+    assert Measure(interleave=("method",), **table).last_epoch(epochs) == last  # type: ignore[arg-type]
+
+
+def test_an_interval_that_nothing_bounds_ends_and_is_told_of(load: Callable[[str], Suite], tmp_path: Path) -> None:
+    text = DOUBTS.replace("epochs = 2", "epochs = 1") + SWEEP.replace("[1, 2]", "[1]")
+    load(text + '[measure]\ninterleave = ["method"]\ninterval = "0.01%"\n')
+    words = "warning: interval gives up after 100 epochs, as neither max_epochs nor max_seconds says when"
+    assert words in bnpbench("check", "doubts.toml", cwd=tmp_path).stdout
+    done = bnpbench("run", "doubts.toml", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert words in done.stderr
+    results = read_results(tmp_path / "results")
+    assert set(results.cells.stopped_by) == {"max_epochs"}
+    assert results.epochs.groupby("key").epoch.max().tolist() == [100, 100]
+    assert "(none was given: after 100 epochs)" in done.stdout

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from bnpbench import load_suite, run_suite
+from bnpbench.training.state import DamagedState, load, save
 from tests.support.command import SUITE, suite
-from tests.support.training import trainer
+from tests.support.training import trainer, weights
 
 OPTIMIZERS = [{"kind": "sgd", "lr": 0.1}, {"kind": "sgd", "lr": 0.1, "momentum": 0.9}, {"kind": "adam", "lr": 0.1}]
 
@@ -37,3 +40,57 @@ def test_a_run_follows_its_schedule(tmp_path: Path) -> None:
     assert losses[1].nunique() == 1  # one epoch at the same rate
     assert losses[2].nunique() == 2
     assert sorted(rates[2]) == pytest.approx([0.01, 0.1])
+
+
+METHODS = ["vanilla", "bn", "ln", "bnp"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("optimizer", [{"kind": "sgd", "lr": 0.1, "momentum": 0.9}, {"kind": "adam", "lr": 0.01}])
+def test_a_checkpoint_continues_bit_for_bit(method: str, optimizer: dict[str, Any], tmp_path: Any) -> None:
+    undisturbed = trainer(method=method, optimizer=optimizer)
+    undisturbed.epoch()
+    save({"state": undisturbed.state.snapshot()}, tmp_path / "x.pt", tmp_path / ".x.tmp")
+    undisturbed.epoch()
+
+    resumed = trainer(method=method, optimizer=optimizer)
+    resumed.warm_up(1)
+    taken = load(tmp_path / "x.pt")
+    assert taken is not None
+    resumed.state.restore(taken["state"])
+    resumed.epochs_done = 1
+    resumed.epoch()
+    assert torch.equal(weights(resumed), weights(undisturbed))
+    for ours, theirs in zip(resumed.model.buffers(), undisturbed.model.buffers(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_no_bit_of_a_checkpoint_may_change(tmp_path: Any) -> None:
+    """torch reads a flipped bit of a weight as another weight: every later epoch was another, and the status ok."""
+    path = tmp_path / "x.pt"
+    assert load(path) is None
+    weights = torch.linspace(0, 1, 50)
+    save({"weights": weights}, path, tmp_path / ".x.tmp")
+    assert sorted(tmp_path.iterdir()) == [path]
+    content = load(path)
+    assert content is not None
+    assert torch.equal(content["weights"], weights)
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(DamagedState, match="checksum"):
+            load(path)
+    for damaged in (b"", whole[:-1], whole[:20], b"PK\x03\x04 not a checkpoint"):
+        path.write_bytes(damaged)
+        with pytest.raises(DamagedState, match="checksum"):
+            load(path)
+    save([1], path, tmp_path / ".x.tmp")  # type: ignore[arg-type]
+    with pytest.raises(DamagedState, match="a list"):
+        load(path)
+    os.truncate(path, 2**42)  # a file of holes, which takes no room on the disk
+    with pytest.raises(DamagedState, match="4398046511104 bytes, more than the 1073741824 that are read"):
+        load(path)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(DamagedState, match="not a regular file"):
+        load(path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ import torch.nn.functional as F
 from bnpbench.measure.clock import CpuClock
 from bnpbench.training import models
 from bnpbench.training.examples import Resident
-from bnpbench.training.state import DamagedState, load, save, seed_for
+from bnpbench.training.state import seed_for
 from bnpbench.training.trainer import diverged
 from tests.support.training import trainer, weights
 
@@ -77,57 +76,6 @@ def test_warm_up_leaves_no_trace(method: str, optimizer: dict[str, Any]) -> None
     timeless = [{k: v for k, v in t.epoch().items() if "seconds" not in k} for t in (warmed, cold)]
     assert timeless[0] == timeless[1]
     assert torch.equal(weights(warmed), weights(cold))
-
-
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("optimizer", [{"kind": "sgd", "lr": 0.1, "momentum": 0.9}, {"kind": "adam", "lr": 0.01}])
-def test_a_checkpoint_continues_bit_for_bit(method: str, optimizer: dict[str, Any], tmp_path: Any) -> None:
-    undisturbed = trainer(method=method, optimizer=optimizer)
-    undisturbed.epoch()
-    save({"state": undisturbed.state.snapshot()}, tmp_path / "x.pt", tmp_path / ".x.tmp")
-    undisturbed.epoch()
-
-    resumed = trainer(method=method, optimizer=optimizer)
-    resumed.warm_up(1)
-    taken = load(tmp_path / "x.pt")
-    assert taken is not None
-    resumed.state.restore(taken["state"])
-    resumed.epochs_done = 1
-    resumed.epoch()
-    assert torch.equal(weights(resumed), weights(undisturbed))
-    for ours, theirs in zip(resumed.model.buffers(), undisturbed.model.buffers(), strict=True):
-        assert torch.equal(ours, theirs)
-
-
-def test_no_bit_of_a_checkpoint_may_change(tmp_path: Any) -> None:
-    """torch reads a flipped bit of a weight as another weight: every later epoch was another, and the status ok."""
-    path = tmp_path / "x.pt"
-    assert load(path) is None
-    weights = torch.linspace(0, 1, 50)
-    save({"weights": weights}, path, tmp_path / ".x.tmp")
-    assert sorted(tmp_path.iterdir()) == [path]
-    content = load(path)
-    assert content is not None
-    assert torch.equal(content["weights"], weights)
-    whole = path.read_bytes()
-    for place in range(len(whole)):
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        with pytest.raises(DamagedState, match="checksum"):
-            load(path)
-    for damaged in (b"", whole[:-1], whole[:20], b"PK\x03\x04 not a checkpoint"):
-        path.write_bytes(damaged)
-        with pytest.raises(DamagedState, match="checksum"):
-            load(path)
-    save([1], path, tmp_path / ".x.tmp")  # type: ignore[arg-type]
-    with pytest.raises(DamagedState, match="a list"):
-        load(path)
-    os.truncate(path, 2**42)  # a file of holes, which takes no room on the disk
-    with pytest.raises(DamagedState, match="4398046511104 bytes, more than the 1073741824 that are read"):
-        load(path)
-    path.unlink()
-    path.mkdir()
-    with pytest.raises(DamagedState, match="not a regular file"):
-        load(path)
 
 
 @pytest.mark.parametrize("method", METHODS)

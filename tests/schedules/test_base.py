@@ -1,4 +1,4 @@
-"""Learning rates against tables worked out by hand."""
+"""Learning rates, warm-ups among them."""
 
 from __future__ import annotations
 
