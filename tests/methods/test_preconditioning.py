@@ -2,14 +2,122 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
+from bnpbench.errors import NotApplicable
+from bnpbench.methods.preconditioning import Preconditioning, Training
 from bnpbench.suite import Settings
 from bnpbench.training import models
 from bnpbench.training.accounting import costs
+from tests.support.kinds import made
+from tests.support.networks import CIFAR, normalization
+
+NETWORKS: dict[str, Any] = {
+    "fc": {"kind": "fc", "hidden": (16, 12)},
+    "cnn": "cnn",
+    "resnet": {"kind": "resnet", "depth": 8},
+    "preactivation": {"kind": "resnet", "depth": 8, "preactivation": True},
+    "resnet18": "resnet18",
+}
+EVERY_NETWORK = pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
+
+
+def model_of(method: Any, network: Any) -> nn.Module:
+    torch.manual_seed(1)
+    built: nn.Module = made("network", network).built(normalization(method), CIFAR, 10)
+    return built
+
+
+def weighted(model: nn.Module) -> dict[str, nn.Module]:
+    return {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear | nn.Conv2d)}
+
+
+# --- which layers ----------------------------------------------------------------------------
+
+
+@EVERY_NETWORK
+def test_every_layer_is_preconditioned_and_the_first_is_left_out_on_request(network: Any) -> None:
+    model = model_of("bnp", network)
+    names = list(weighted(model))
+    for first, expected in [(True, names), (False, names[1:])]:
+        bnp = made("method", {"kind": "bnp", "first_layer": first}).bnp(model, Training(6))
+        assert list(bnp.layers) == expected
+        bnp.remove()
+
+
+@EVERY_NETWORK
+def test_the_layer_left_out_is_the_one_that_reads_the_input(network: Any) -> None:
+    model = model_of("vanilla", network)
+    called: list[nn.Module] = []
+    for module in weighted(model).values():
+        module.register_forward_hook(lambda module, inputs, output: called.append(module))
+    model(torch.rand(2, *made("network", network).reads(CIFAR)))
+    assert called[0] is next(iter(weighted(model).values()))
+
+
+def test_no_layer_left_is_not_applicable() -> None:
+    for options, model in [({"first_layer": False}, nn.Linear(3, 2)), ({}, nn.ReLU())]:
+        with pytest.raises(NotApplicable, match="no layer is preconditioned"):
+            Preconditioning(**options).bnp(model, Training(6))
+
+
+# --- what an ablation leaves -----------------------------------------------------------------
+
+
+def gradients_of(method: Any, network: Any, steps: int = 2) -> list[Tensor]:
+    model = model_of(method, network).double()
+    bnp = made("method", method).preconditioner(model, Training(6))
+    found = []
+    for step in range(steps):
+        reads = made("network", network).reads(CIFAR)
+        x = torch.rand(6, *reads, dtype=torch.float64, generator=torch.Generator().manual_seed(step))
+        model.zero_grad()
+        F.cross_entropy(model(x), torch.arange(6)).backward()
+        if bnp is not None:
+            bnp.precondition()
+        found += [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
+    return found
+
+
+@pytest.mark.parametrize("network", [NETWORKS["fc"], "cnn"], ids=["fc", "cnn"])
+def test_with_group_normalization_and_everything_off_it_is_group_normalization(network: Any) -> None:
+    off = {"scale": False, "center": False, "standardize": False}
+    ours, theirs = gradients_of({"kind": "bnp+gn", **off}, network), gradients_of("gn", network)
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-12, rtol=0)
+    changed = [gradients_of({"kind": "bnp+gn", **off, part: True}, network) for part in off]
+    for one, other in pairwise([theirs, *changed]):
+        assert not all(torch.allclose(a, b, atol=1e-12, rtol=0) for a, b in zip(one, other, strict=True))
+
+
+# --- which form ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("training", "lean"),
+    [
+        (Training(1, engine="compiled"), True),
+        (Training(1), False),  # the calls from autograd into Python cost more than is saved here
+        (Training(147, engine="compiled"), True),  # 8nN + 2mN + 9n + 2m against 4nN + 6nm + 2m + 8n: up to 147
+        (Training(148, engine="compiled"), False),
+        (Training(1, engine="compiled", devices=2), False),
+        (Training(1, engine="compiled", precision="bf16"), False),
+        (Training(1, engine="compiled", precision="tf32"), True),
+        (Training(1, engine="compiled", penalized=True), False),
+    ],
+)
+def test_the_lean_form_is_taken_where_it_is_possible_and_costs_less(training: Training, lean: bool) -> None:
+    model = nn.Sequential(made("network", {"kind": "fc", "hidden": ()}).built(normalization("bnp"), (3072,), 100))
+    for form, expected in (("auto", lean), ("plain", False)):
+        bnp = Preconditioning(form=form).bnp(model, training)
+        assert bool(bnp.lean) is expected
+        bnp.remove()
 
 
 def cell(form: str, **changes: Any) -> Settings:
@@ -44,6 +152,7 @@ def form_of(settings: Settings) -> str | None:
 
 @pytest.mark.regression
 def test_both_forms_precondition_the_penalty() -> None:
+    """An l2 penalty's gradient does not pass through a layer's product: the lean form left it as it was."""
     l2 = {"weight_decay": {"value": 0.5, "where": "l2"}}
     for auto, plain in zip(gradients(cell("auto", **l2)), gradients(cell("plain", **l2)), strict=True):
         torch.testing.assert_close(auto, plain)
@@ -51,6 +160,7 @@ def test_both_forms_precondition_the_penalty() -> None:
 
 @pytest.mark.regression
 def test_the_form_of_a_cell_is_the_one_that_runs() -> None:
+    """Under bf16 cells were said to run the lean form and ran the plain one: autocast makes a lean product torch's."""
     assert form_of(cell("auto")) == "lean"
     assert form_of(cell("auto", weight_decay={"value": 0.5, "where": "optimizer"})) == "lean"
     assert form_of(cell("auto", weight_decay={"value": 0.0, "where": "l2"})) == "lean"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -11,9 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bnpbench.bnp.lean import Linear
 from bnpbench.errors import NotApplicable
-from bnpbench.layers import AveragedBatchNorm, BatchRenorm, FourThings
 from bnpbench.suite.settings import Settings
 from bnpbench.training import models
 from bnpbench.training.step import Step
@@ -66,68 +63,6 @@ def reads(network: Any, shape: tuple[int, ...] = IMAGE) -> tuple[int, ...]:
 
 # --- what stands where -----------------------------------------------------------------------
 
-FC_LAYER = {
-    "bn": nn.BatchNorm1d,
-    "bn-pre": nn.BatchNorm1d,
-    "renorm": BatchRenorm,
-    "ln": nn.LayerNorm,
-    "gn": nn.GroupNorm,
-    "4things": FourThings,
-    "bnp+gn": nn.GroupNorm,
-}
-
-
-@pytest.mark.parametrize(("method", "layer"), FC_LAYER.items())
-def test_a_dense_network_has_the_methods_layer_at_every_hidden_layer(method: str, layer: type[nn.Module]) -> None:
-    model = model_of(method, NETWORKS["fc"])
-    order = ["norm", "relu"] if method == "bn-pre" else ["relu", "norm"]
-    hidden = [f"hidden{n}{suffix}" for n in (1, 2) for suffix in ("", f"_{order[0]}", f"_{order[1]}")]
-    assert [name for name, _ in model.named_children()] == [*hidden, "output"]
-    assert type(model.hidden1_norm) is layer
-    assert type(model.hidden2_norm) is layer
-
-
-@pytest.mark.parametrize("method", ["vanilla", "bnp"])
-def test_a_method_without_normalization_adds_no_layer(method: str) -> None:
-    assert {type(module) for module in model_of(method, NETWORKS["fc"]).children()} == {Linear, nn.ReLU}
-
-
-def test_in_the_cnn_the_normalization_stands_behind_the_pooling_or_before_the_activation() -> None:
-    post = " ".join(name for name, _ in model_of("bn", "cnn").named_children())
-    pre = " ".join(name for name, _ in model_of("bn-pre", "cnn").named_children())
-    assert post == (
-        "conv1 conv1_relu conv1_pool conv1_norm conv2 conv2_relu conv2_pool conv2_norm "
-        "conv3 conv3_relu conv3_norm flatten dense dense_relu dense_norm output"
-    )
-    assert pre == (
-        "conv1 conv1_norm conv1_relu conv1_pool conv2 conv2_norm conv2_relu conv2_pool "
-        "conv3 conv3_norm conv3_relu flatten dense dense_norm dense_relu output"
-    )
-
-
-def test_batch_normalization_is_torchs_own_with_the_options_values() -> None:
-    model = model_of({"kind": "bn", "eps": 1e-4, "momentum": 0.2}, "cnn")
-    assert type(model.conv1_norm) is nn.BatchNorm2d
-    assert type(model.dense_norm) is nn.BatchNorm1d
-    assert (model.conv1_norm.eps, model.conv1_norm.momentum) == (1e-4, 0.2)
-    averaged = model_of({"kind": "bn", "inference": "averaged"}, "cnn")
-    assert type(averaged.dense_norm) is AveragedBatchNorm
-
-
-def test_layer_normalization_of_a_map_is_over_all_of_an_example() -> None:
-    norm = model_of("ln", "cnn").double().conv1_norm
-    x = torch.randn(2, 32, 5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 3 + 1
-    mean, variance = x.mean((1, 2, 3), keepdim=True), x.var((1, 2, 3), correction=0, keepdim=True)
-    torch.testing.assert_close(norm(x), (x - mean) / (variance + 1e-3).sqrt())
-
-
-@pytest.mark.parametrize(
-    ("options", "groups"), [({}, [8, 16]), ({"channels_per_group": 16}, [2, 4]), ({"groups": 2}, [2, 2])]
-)
-def test_groups_by_channels_or_by_number(options: dict[str, int], groups: list[int]) -> None:
-    model = model_of({"kind": "gn", **options}, "cnn")
-    assert [model.conv1_norm.num_groups, model.conv2_norm.num_groups] == groups
-
 
 @pytest.mark.parametrize(
     ("method", "network", "words"),
@@ -167,14 +102,6 @@ def test_one_seed_gives_every_method_the_same_weights(network: Any) -> None:
                 assert not module.bias.any()
     assert torch.equal(torch.get_rng_state(), state)
     assert not torch.equal(weights(model_of("vanilla", network, seed=2))[0], first[0])
-
-
-@pytest.mark.parametrize("network", ["resnet", "preactivation", "resnet18"])
-@pytest.mark.parametrize("method", ["vanilla", "bn", "gn", "bnp", "bnp+gn"])
-def test_convolutions_of_residual_networks_have_a_bias_where_the_method_needs_one(method: str, network: str) -> None:
-    modules = model_of(method, NETWORKS[network]).modules()
-    biased = {module.bias is not None for module in modules if isinstance(module, nn.Conv2d)}
-    assert biased == {method in ("vanilla", "bnp", "bnp+gn")}
 
 
 # --- what is not applicable ------------------------------------------------------------------
@@ -219,15 +146,6 @@ def test_what_else_is_applicable(method: Any, batch_size: int, applicable: bool)
         assert model(torch.rand(batch_size, *IMAGE)).isfinite().all()
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 128])
-def test_fewer_channels_than_a_group_of_four_things_are_one_group(batch_size: int) -> None:
-    model = model_of({"kind": "4things", "group": 4, "input": True}, "cnn")
-    assert model.input_norm.group == 3
-    assert model.conv1_norm.group == 4
-    assert models.not_applicable(model, IMAGE, batch_size) is None
-    assert model(torch.rand(batch_size, *IMAGE)).isfinite().all()
-
-
 @EVERY_METHOD
 def test_asking_leaves_the_model_as_it_was(method: Any) -> None:
     model = model_of(method, "cnn").eval()
@@ -247,28 +165,6 @@ def test_no_penalty_where_nothing_asks_for_one(method: Any) -> None:
     assert models.penalty(cell, model_of(method, NETWORKS["fc"])) is None
 
 
-def test_four_things_pull_beta_to_zero_and_gamma_to_one() -> None:
-    cell = settings({"kind": "4things", "decay": 0.3}, NETWORKS["fc"])
-    model = model_of(cell.method.model_dump(), NETWORKS["fc"]).double()
-    term = models.penalty(cell, model)
-    assert term is not None
-    term().backward()
-    assert not any(parameter.grad.any() for parameter in model.parameters() if parameter.grad is not None)
-    for parameter in model.parameters():
-        nn.init.normal_(parameter)
-        parameter.grad = None
-    value = term()
-    value.backward()
-    layers = [model.hidden1_norm, model.hidden2_norm]
-    assert value.item() == pytest.approx(
-        0.15 * sum((layer.bias**2).sum().item() + ((layer.weight - 1) ** 2).sum().item() for layer in layers)
-    )
-    for layer in layers:
-        torch.testing.assert_close(layer.bias.grad, 0.3 * layer.bias)
-        torch.testing.assert_close(layer.weight.grad, 0.3 * (layer.weight - 1))
-    assert model.hidden1.weight.grad is None
-
-
 def test_l2_in_the_loss_equals_weight_decay_in_plain_sgd() -> None:
     cell = settings("bn", NETWORKS["fc"], weight_decay={"value": 0.2, "where": "l2"})
     x, y = torch.rand(8, prod(IMAGE), dtype=torch.float64), torch.arange(8)
@@ -286,55 +182,6 @@ def test_l2_in_the_loss_equals_weight_decay_in_plain_sgd() -> None:
 
 
 # --- preconditioning -------------------------------------------------------------------------
-
-
-def gradients(cell: Settings, steps: int = 2) -> list[Tensor]:
-    model = models.build_model(cell, IMAGE, 10, torch.Generator().manual_seed(1)).double()
-    bnp = models.preconditioner(cell, model)
-    found = []
-    for step in range(steps):
-        x = torch.rand(
-            6, *reads(cell.network.model_dump()), dtype=torch.float64, generator=torch.Generator().manual_seed(step)
-        )
-        model.zero_grad()
-        F.cross_entropy(model(x), torch.arange(6)).backward()
-        if bnp is not None:
-            bnp.precondition()
-        found += [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
-    return found
-
-
-@pytest.mark.parametrize("network", [NETWORKS["fc"], "cnn"], ids=["fc", "cnn"])
-def test_bnp_with_group_normalization_and_everything_off_is_group_normalization(network: Any) -> None:
-    off = {"scale": False, "center": False, "standardize": False}
-    ours, theirs = gradients(settings({"kind": "bnp+gn", **off}, network)), gradients(settings("gn", network))
-    for one, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-12, rtol=0)
-    changed = [gradients(settings({"kind": "bnp+gn", **off, part: True}, network)) for part in off]
-    for one, other in pairwise([theirs, *changed]):
-        assert not all(torch.allclose(a, b, atol=1e-12, rtol=0) for a, b in zip(one, other, strict=True))
-
-
-@EVERY_NETWORK
-def test_bnp_preconditions_every_layer_and_leaves_the_first_out_on_request(network: Any) -> None:
-    model = model_of("bnp", network)
-    names = [name for name, module in model.named_modules() if isinstance(module, nn.Linear | nn.Conv2d)]
-    for first, expected in [(True, names), (False, names[1:])]:
-        bnp = models.preconditioner(settings({"kind": "bnp", "first_layer": first}, network), model)
-        assert bnp is not None
-        assert list(bnp.layers) == expected
-        bnp.remove()
-
-
-@EVERY_NETWORK
-def test_the_layer_left_out_is_the_one_that_reads_the_input(network: Any) -> None:
-    model = model_of("vanilla", network)
-    called: list[nn.Module] = []
-    layers = [module for module in model.modules() if isinstance(module, nn.Linear | nn.Conv2d)]
-    for module in layers:
-        module.register_forward_hook(lambda module, inputs, output: called.append(module))
-    model(torch.rand(2, *reads(network)))
-    assert called[0] is layers[0]
 
 
 @pytest.mark.parametrize("method", ["vanilla", "bn", "gn", "ln", "renorm", "4things"])
@@ -391,12 +238,3 @@ def test_one_step_trains_every_parameter(network: str, shape: tuple[int, ...], m
     for parameter, old in zip(step.parameters, before, strict=True):
         assert parameter.isfinite().all()
         assert not torch.equal(parameter, old)
-
-
-@pytest.mark.parametrize("network", [NETWORKS["fc"], "cnn"], ids=["fc", "cnn"])
-@pytest.mark.parametrize("clipped", [True, False])
-def test_renorm_runs_at_batch_size_one(network: Any, clipped: bool) -> None:
-    step = step_of({"kind": "renorm", "clipped": clipped}, network, IMAGE, "cpu", 1)
-    for example in range(3):
-        step(torch.tensor([example]))
-    assert step.loss_sum.isfinite()
