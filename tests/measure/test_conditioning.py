@@ -13,116 +13,19 @@ from torch import Tensor, nn
 
 from bnpbench.bnp import BNP
 from bnpbench.bnp.costs import tracked_shapes
-from bnpbench.errors import BnpbenchError, NotApplicable
 from bnpbench.measure.conditioning import Conditioning, Probe, conditioning, numerical_rank
-from bnpbench.measure.curvature import layer_rows, look, softmax_factor
+from bnpbench.measure.curvature import look
 from bnpbench.results.schema import STEPS
+from tests.support.neurons import CASES, case_of, dense, loss_of
 
 # torch.func.hessian scripts its forward-mode rules when first used
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
-
-
-class Tokens(nn.Module):
-    """Dense layers over (N, T, n): several rows an example."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.mix, self.output = nn.Linear(4, 5), nn.Linear(5, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.output(self.mix(x).relu().sum(1))
-
-
-def dense() -> nn.Module:
-    return nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
-
-
-def convolutions() -> nn.Module:
-    model = nn.Sequential(
-        nn.Conv2d(2, 4, 3, padding="same"),
-        nn.ReLU(inplace=True),
-        nn.MaxPool2d(2),
-        nn.Conv2d(4, 4, (3, 2), stride=(1, 2), padding=(1, 1), dilation=(1, 2), groups=2, padding_mode="circular"),
-        nn.BatchNorm2d(4),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(24, 3),
-    )
-    return model.eval()
-
-
-# a network, the shape of its input, a layer and a neuron of it
-CASES = {
-    "first dense layer": (dense, (20, 4), "0", 3),
-    "hidden dense layer": (dense, (20, 4), "2", 0),
-    "output layer": (dense, (20, 4), "4", 2),
-    "without bias": (
-        lambda: nn.Sequential(nn.Linear(4, 5, bias=False), nn.ReLU(), nn.Linear(5, 3)),
-        (12, 4),
-        "0",
-        1,
-    ),
-    "rows of tokens": (Tokens, (6, 3, 4), "mix", 2),
-    "same convolution": (convolutions, (7, 2, 6, 8), "0", 1),
-    "grouped, strided, dilated, circular convolution": (convolutions, (7, 2, 6, 8), "3", 3),
-    "dense layer behind convolutions": (convolutions, (40, 2, 6, 8), "7", 0),
-    "1-d convolution": (
-        lambda: nn.Sequential(nn.Conv1d(2, 3, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(15, 3)),
-        (6, 2, 5),
-        "0",
-        2,
-    ),
-    "3-d convolution without bias": (
-        lambda: nn.Sequential(nn.Conv3d(1, 3, 2, bias=False), nn.ReLU(), nn.Flatten(), nn.Linear(24, 4)),
-        (6, 1, 3, 3, 3),
-        "0",
-        0,
-    ),
-}
-
-
-def case_of(name: str) -> tuple[nn.Module, Tensor, str, int]:
-    """A case in float64, whose features all vary."""
-    make, shape, layer, neuron = CASES[name]
-    torch.manual_seed(2)
-    model = make().double()
-    if layer != "0":  # keep the units in front alive
-        with torch.no_grad():
-            for module in model.modules():
-                if isinstance(module, nn.Linear | nn.Conv2d):
-                    module.bias.add_(0.3)
-    return model, torch.randn(shape, dtype=torch.float64), layer, neuron
 
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
-
-
-def loss_of(model: nn.Module, x: Tensor, layer: str, neuron: int) -> tuple[object, Tensor]:
-    """The mean cross-entropy as a function of [bias, weights] of one neuron, and their values."""
-    module = model.get_submodule(layer)
-    labels = torch.arange(len(x)) % 3
-    state = {
-        name: value.detach()
-        for name, value in {**dict(model.named_parameters()), **dict(model.named_buffers())}.items()
-    }
-    prefix = f"{layer}."
-
-    def loss(parameters: Tensor) -> Tensor:
-        weight = module.weight.detach().clone()
-        own = {**state}
-        if module.bias is not None:
-            bias = module.bias.detach().clone()
-            own[f"{prefix}bias"] = torch.cat([bias[:neuron], parameters[:1], bias[neuron + 1 :]])
-            parameters = parameters[1:]
-        rows = [*weight[:neuron], parameters.reshape(weight[neuron].shape), *weight[neuron + 1 :]]
-        own[f"{prefix}weight"] = torch.stack(rows)
-        return F.cross_entropy(torch.func.functional_call(model, own, (x,)), labels)
-
-    start = module.weight[neuron].detach().flatten()
-    return loss, start if module.bias is None else torch.cat([module.bias[neuron : neuron + 1].detach(), start])
 
 
 def preconditioner_root(mean: Tensor, deviation: Tensor, bias: bool) -> Tensor:
@@ -133,19 +36,6 @@ def preconditioner_root(mean: Tensor, deviation: Tensor, bias: bool) -> Tensor:
     u, d = torch.eye(n + 1, dtype=mean.dtype), torch.eye(n + 1, dtype=mean.dtype)
     u[0, 1:], d[1:, 1:] = -mean, torch.diag(1 / deviation)
     return u @ d
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_the_factors_give_the_hessian(case: str) -> None:
-    model, x, layer, neuron = case_of(case)
-    view = look(model, x, layer, neuron)
-    rows = view.rows if not view.has_bias else torch.cat([torch.ones_like(view.rows[..., :1]), view.rows], -1)
-    products = view.directions @ rows
-    hessian = torch.einsum("nk,nkm,nkl->ml", view.log_weights.exp(), products, products) / len(x)
-    loss, start = loss_of(model, x, layer, neuron)
-    expected = torch.func.hessian(loss)(start)
-    assert expected.abs().max() > 1e-4
-    torch.testing.assert_close(hessian, expected, rtol=1e-9, atol=1e-9 * expected.abs().max().item())
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -236,23 +126,6 @@ def test_weights_that_underflow_keep_their_condition_number() -> None:
     assert (found.rank, found.live_rows) == (2, 2)
 
 
-def test_the_softmax_factor_is_a_square_root() -> None:
-    logits = 8 * torch.randn(5, 6, dtype=torch.float64)
-    log_p, jacobian = torch.log_softmax(logits, 1), torch.randn(5, 6, 4, dtype=torch.float64)
-    log_weights, rows = softmax_factor(log_p, jacobian)
-    p = log_p.exp()
-    middle = torch.diag_embed(p) - p.unsqueeze(2) * p.unsqueeze(1)
-    expected = jacobian.mT @ middle @ jacobian
-    torch.testing.assert_close(rows.mT @ (log_weights.exp().unsqueeze(2) * rows), expected, rtol=1e-12, atol=1e-14)
-
-
-def test_rows_multiply_to_the_layers_output() -> None:
-    module = nn.Conv2d(4, 6, (3, 2), stride=(2, 1), padding=(2, 1), dilation=(1, 2), padding_mode="reflect").double()
-    x = torch.randn(3, 4, 7, 6, dtype=torch.float64)
-    output = module(x) - module.bias.view(-1, 1, 1)
-    torch.testing.assert_close(layer_rows(module, x) @ module.weight.flatten(1).T, output.flatten(2).mT)
-
-
 def test_dead_features_and_sure_examples() -> None:
     """A constant feature has no column in the preconditioned rows, an example without doubt no row in A."""
     model = nn.Sequential(nn.Linear(4, 2)).double()
@@ -335,28 +208,6 @@ def test_nothing_is_changed() -> None:
     bnp.precondition()  # the rows of the step before are still there
 
 
-@pytest.mark.parametrize(
-    ("model", "layer", "says"),
-    [
-        (nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)), "0", "not piecewise linear"),
-        (nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)), "0", "not piecewise linear"),
-        (nn.Sequential(nn.Linear(4, 4), *2 * [shared := nn.Linear(4, 4)], nn.Linear(4, 3)), "1", "called 2 times"),
-    ],
-)
-def test_where_the_hessian_has_no_such_form(model: nn.Module, layer: str, says: str) -> None:
-    with pytest.raises(NotApplicable, match=says):
-        conditioning(model, torch.randn(8, 4), layer=layer)
-
-
-@pytest.mark.parametrize(
-    ("layer", "neuron", "says"),
-    [("outptu", 0, "did you mean 'output'"), ("output", 3, "neurons 0 to 2, not 3"), ("x", 0, "there are 'mix'")],
-)
-def test_a_wrong_layer_or_neuron_is_named(layer: str, neuron: int, says: str) -> None:
-    with pytest.raises(BnpbenchError, match=says):
-        conditioning(Tokens(), torch.randn(2, 3, 4), layer=layer, neuron=neuron)
-
-
 def test_a_probe_gives_rows_of_the_steps_table() -> None:
     model, x = dense(), torch.randn(9, 4)
     probe = Probe(layer="2", neuron=1, every=3, epochs=2)
@@ -436,14 +287,6 @@ class Named(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         output: Tensor = self.fc2(input=self.fc1(input=images).relu())
         return output
-
-
-@pytest.mark.regression
-@pytest.mark.parametrize(("examples", "classes"), [(4, 1), (0, 3)])
-def test_too_few_examples_or_classes_are_said(examples: int, classes: int) -> None:
-    """A classifier with one output has no Hessian in this form."""
-    with pytest.raises(NotApplicable, match=f"{examples} examples of {classes} classes"):
-        conditioning(Named(classes), torch.randn(examples, 6), layer="fc1", neuron=0)
 
 
 @pytest.mark.regression

@@ -1,4 +1,4 @@
-"""What is public says what it takes, gives and raises."""
+"""The public names: found on first use, and saying what they take, give and raise."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import ast
 import dataclasses
 import inspect
 import re
+import subprocess
+import sys
 import textwrap
 from collections.abc import Iterator
 from typing import Any
@@ -69,3 +71,20 @@ def test_a_public_class_describes_its_attributes(cls: type) -> None:
     for name in named or []:
         assert name.startswith("_") or re.search(rf"\b{name}\b", text), f"{cls.__name__} does not describe {name}"
     assert not issubclass(cls, BaseModel) or "." in text
+
+
+def test_public_names_are_found_on_first_use_and_listed() -> None:
+    code = (
+        "import sys, bnpbench; assert not {name for name in sys.modules if name.startswith('bnpbench.')}; "
+        "bnpbench.Site; assert 'bnpbench.sites' in sys.modules; assert 'bnpbench.bnp' not in sys.modules; "
+        "assert set(bnpbench.__all__) <= set(dir(bnpbench)); assert bnpbench.Site is bnpbench.sites.Site"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_every_public_name_is_listed_once_and_is_what_its_home_has() -> None:
+    assert sorted(bnpbench.__all__) == sorted(set(bnpbench.__all__))
+    assert [thing.__name__ for thing in PUBLIC] == bnpbench.__all__
+    with pytest.raises(AttributeError, match="module 'bnpbench' has no attribute 'Bnp'"):
+        _ = bnpbench.Bnp
