@@ -10,7 +10,7 @@ import pytest
 from bnpbench import read_results
 from bnpbench.report import figures, render, tables
 from bnpbench.report.data import views
-from tests.support.command import bnpbench
+from tests.support.command import called
 from tests.support.made_results import Made, epochs
 
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
@@ -36,7 +36,7 @@ def test_what_a_page_shows_runs(page: str, methods: set[str], tmp_path: Path) ->
     for name, text in parts.items():
         (tmp_path / name).write_text(text)
     (command,) = re.findall(r"```sh\nbnpbench (.*)\n```", (PAGES / f"{page}.md").read_text())
-    done = bnpbench(*command.split(), cwd=tmp_path)
+    done = called(*command.split(), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     cells = read_results(tmp_path / "results").cells
     assert set(cells.label) == methods

@@ -17,7 +17,7 @@ from bnpbench.execution.progress import Lines
 from bnpbench.sites import Normalization, Site
 from bnpbench.suite import Settings, Suite, misfit, shipped_suites
 from bnpbench.training import models
-from tests.support.command import bnpbench
+from tests.support.command import called
 
 NETWORKS: dict[str, Any] = {
     "fc": {"kind": "fc", "hidden": (8, 1, 6)},
@@ -171,7 +171,7 @@ def test_what_fits_no_network_is_refused_where_it_stands(
 
 def test_check_says_what_run_says_of_a_method_that_fits_no_network(write: Callable[[str], Path]) -> None:
     path = write('network = [{ kind = "fc", hidden = [8] }]\nmethod = ["vanilla", { kind = "gn", groups = 3 }]\n')
-    check, run = (bnpbench(command, path, cwd=path.parent) for command in ("check", "run"))
+    check, run = (called(command, path, cwd=path.parent) for command in ("check", "run"))
     assert (check.returncode, run.returncode) == (2, 2)
     assert check.stderr == run.stderr
     assert f"{path}:11: sweep.method[1].groups: group normalization behind layer 'hidden1'" in check.stderr
@@ -182,9 +182,7 @@ def test_one_network_that_a_method_does_not_fit_stops_no_other(write: Callable[[
         'network = [{ kind = "fc", hidden = [8] }, { kind = "fc", hidden = [6] }, { kind = "fc", hidden = [1] }, '
         '{ kind = "fc", hidden = [] }]\nmethod = ["vanilla", "gn", "ln", "bnp"]\n'
     )
-    checked, built, run = (
-        bnpbench(*words, path, cwd=tmp_path) for words in (("check",), ("check", "--build"), ("run",))
-    )
+    checked, built, run = (called(*words, path, cwd=tmp_path) for words in (("check",), ("check", "--build"), ("run",)))
     assert (checked.returncode, built.returncode, run.returncode) == (0, 0, 0), run.stderr
     told = [line for line in checked.stdout.splitlines() if line.startswith("not applicable: ")]
     assert sorted(line.partition(", ")[0] for line in told) == ["not applicable: gn"] * 3 + ["not applicable: ln"] * 2

@@ -221,7 +221,7 @@ source = "a paper"
 
 def told_of(path: Path) -> dict[str, Any]:
     loaded = load_suite(path)
-    return loaded.told_of(loaded.cells(device="cpu", threads=3))
+    return loaded.document(loaded.cells(device="cpu", threads=3))
 
 
 @pytest.mark.regression

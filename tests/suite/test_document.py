@@ -12,7 +12,7 @@ from bnpbench import load_suite, read_results
 from bnpbench.results import CELLS, EPOCHS, STEPS
 from bnpbench.suite import Measure, Suite
 from bnpbench.suite import document as m
-from tests.support.command import bnpbench
+from tests.support.command import called
 from tests.support.kinds import made
 
 IDENTITIES = {"turn", "epoch", "step", "neuron", "seed", "batch_size", "devices", "threads"}  # say where, not how much
@@ -79,8 +79,8 @@ def test_an_interval_that_nothing_bounds_ends_and_is_told_of(load: Callable[[str
     text = DOUBTS.replace("epochs = 2", "epochs = 1") + SWEEP.replace("[1, 2]", "[1]")
     load(text + '[measure]\ninterleave = ["method"]\ninterval = "0.01%"\n')
     words = "warning: interval gives up after 100 epochs, as neither max_epochs nor max_seconds says when"
-    assert words in bnpbench("check", "doubts.toml", cwd=tmp_path).stdout
-    done = bnpbench("run", "doubts.toml", cwd=tmp_path)
+    assert words in called("check", "doubts.toml", cwd=tmp_path).stdout
+    done = called("run", "doubts.toml", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert words in done.stderr
     results = read_results(tmp_path / "results")

@@ -11,7 +11,7 @@ from bnpbench.errors import DataError, SuiteError
 from bnpbench.execution.children import ask
 from bnpbench.execution.listing import listing
 from bnpbench.execution.messages import Preflight
-from tests.support.command import bnpbench
+from tests.support.command import bnpbench, called
 from tests.support.plugins import PLUGIN, SUITE, write
 
 
@@ -23,7 +23,7 @@ def test_plugins_train_beside_the_methods_that_are_there(tmp_path: Path) -> None
 
 
 def test_plugins_are_run_only_where_that_is_allowed(tmp_path: Path) -> None:
-    done = bnpbench("run", write(tmp_path, plugin="raise SystemExit('it ran')"), cwd=tmp_path)
+    done = called("run", write(tmp_path, plugin="raise SystemExit('it ran')"), cwd=tmp_path)
     assert done.returncode == 2
     assert "--allow-plugins" in done.stderr
     assert "it ran" not in done.stderr

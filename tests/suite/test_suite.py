@@ -11,7 +11,7 @@ import pytest
 from bnpbench import load_suite
 from bnpbench.errors import SuiteError
 from bnpbench.suite import Block, Cell, Measure, Probe, Suite
-from tests.support.command import SUITE, bnpbench, suite
+from tests.support.command import SUITE, called, suite
 from tests.support.suite_texts import SMALL, changed
 
 Load = Callable[[str], Suite]
@@ -167,6 +167,6 @@ def test_tables_are_chosen_from(tmp_path: Path) -> None:
         {cell.key: float(cell.settings.optimizer.kind == "adam") for cell in trials}, device="cpu", threads=1
     )
     assert [cell.settings.optimizer.kind for cell in finals] == ["adam"] * 4
-    done = bnpbench("check", path, cwd=tmp_path)
+    done = called("check", path, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "the best optimizer of each" in done.stdout

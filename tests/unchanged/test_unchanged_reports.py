@@ -13,7 +13,7 @@ import pytest
 from bnpbench import read_results
 from bnpbench.report.data import views
 from bnpbench.report.figures import figures
-from tests.support.command import bnpbench
+from tests.support.command import called
 
 MEASURED = Path(__file__).parent / "measured"
 NAMES = ["hessian", "quick", "timing"]
@@ -44,7 +44,7 @@ def without_scripts(page: str) -> str:
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_report_has_not_changed(name: str, form: str, snapshot: Callable[[str, str], None]) -> None:
-    done = bnpbench("report", name, "--format", form, cwd=MEASURED)
+    done = called("report", name, "--format", form, cwd=MEASURED)
     assert (done.returncode, done.stderr) == (0, "")
     text = without_scripts(done.stdout) if form == "html" else done.stdout
     snapshot(f"reports/{name}.{FORMATS[form]}", rounded(text))
@@ -59,6 +59,6 @@ def test_what_is_drawn_has_not_changed(name: str, snapshot: Callable[[str, str],
 
 @pytest.mark.parametrize("form", ["markdown", "csv", "json"])
 def test_a_comparison_with_the_baseline_has_not_changed(form: str, snapshot: Callable[[str, str], None]) -> None:
-    done = bnpbench("compare", BASELINE, "regression", "--across-machines", "--format", form, cwd=MEASURED)
+    done = called("compare", BASELINE, "regression", "--across-machines", "--format", form, cwd=MEASURED)
     assert (done.returncode, done.stderr) == (0, "")
     snapshot(f"reports/comparison.{FORMATS[form]}", rounded(done.stdout))
