@@ -11,7 +11,6 @@ import torch
 SLOW = {"execution", "cli", "training", "profiling"}  # folders whose files take minutes, and are begun first
 
 torch.set_num_threads(1)  # the tensors are small: a second thread would only wait
-gc.freeze()  # every epoch begins with a collection, which need not look at what was imported
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,6 +32,13 @@ def snapshot(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text(encoding="utf-8"), f"{path} holds something else"
 
     return check
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _nothing_old_is_looked_at() -> None:
+    """Every epoch begins with a collection, which need not look at what was imported and made for tests before."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
