@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from bnpbench.bnp import BNP
 from bnpbench.errors import StatisticsError
+from tests.support import ranks
 from tests.support.oracle import Watched
 
 RANKS = 2
@@ -112,4 +112,4 @@ def run(rank: int, store: str, scenarios: list[Callable[[int], None]]) -> None:
 def test_two_ranks(tmp_path: Path) -> None:
     """All scenarios in one pair of processes: their start is what takes the time."""
     scenarios = [wrapped_in_ddp, layer_used_on_one_rank, unsynchronized_on_request, second_precondition]
-    mp.spawn(run, (str(tmp_path / "store"), scenarios), nprocs=RANKS)
+    ranks.together(run, RANKS, str(tmp_path / "store"), scenarios)

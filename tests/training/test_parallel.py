@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import Tensor
 
 from bnpbench.methods.vanilla import Vanilla
@@ -21,6 +20,7 @@ from bnpbench.suite import Cell, Settings
 from bnpbench.training.examples import Resident
 from bnpbench.training.parallel import Group
 from bnpbench.training.trainer import Row, Trainer
+from tests.support.ranks import together as start
 
 CPU = torch.device("cpu")
 RANKS = 2
@@ -35,7 +35,10 @@ METHODS: dict[str, Any] = {
     "bn-pre with averages": {"kind": "bn-pre", "inference": "averaged"},
 }
 NETWORKS: dict[str, Any] = {
-    "fc": {"network": {"kind": "fc", "hidden": (9, 6)}, "dataset": {"kind": "digits"}},
+    "fc": {
+        "network": {"kind": "fc", "hidden": (9, 6)},
+        "dataset": {"kind": "synthetic", "shape": (1, 8, 8), "train": 300, "test": 20},
+    },
     "cnn": {
         "network": {"kind": "cnn", "channels": (3, 6, 3), "dense": 6},
         "dataset": {"kind": "synthetic", "shape": (1, 18, 18), "train": 300, "test": 20, "classes": 4},
@@ -147,7 +150,7 @@ def run(rank: int, folder: str) -> None:
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     store, timeout = f"file://{folder}/store", timedelta(seconds=60)
     dist.init_process_group("gloo", init_method=store, rank=rank, world_size=RANKS, timeout=timeout)
-    states = torch.load(f"{folder}/states.pt", weights_only=True)
+    states = torch.load(f"{folder}/states.pt", weights_only=False)
     found = {case: steps_of_two(case, rank, states[case]) for case in CASES}
     per_device = trainer(("float32", "fc", "vanilla", 7), RANKS, rank, method={"kind": "bn", "sync": False})
     for batch in order(per_device):
@@ -165,8 +168,8 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[Case, Any],
     folder = tmp_path_factory.mktemp("ranks")
     states = {case: steps_of_one_device(case) for case in CASES}
     torch.save(states, folder / "states.pt")
-    mp.spawn(run, (str(folder),), nprocs=RANKS)
-    return states, [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(RANKS)]
+    start(run, RANKS, str(folder))
+    return states, [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(RANKS)]
 
 
 def difference(one: Tensor, other: Tensor) -> float:
