@@ -107,7 +107,7 @@ def test_statistics_while_compiling(rows: int, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_long_inputs_are_taken_in_pieces() -> None:
-    h = draw(3 * a._ROWS_PER_PASS + 5, 2)
+    h = draw(3 * a._ROWS_PER_PASS + 5, 2)  # no pass takes all of it
     mean, variance = a.batch_statistics(h)
     torch.testing.assert_close(mean, h.mean(0), rtol=1e-12, atol=1e-13)
     torch.testing.assert_close(variance, h.var(0, correction=0), rtol=1e-12, atol=0)

@@ -35,8 +35,8 @@ def test_every_rate_has_its_spread(small: None) -> None:
 
 def test_amounts_are_the_textbooks(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """With work that always takes two seconds, a rate is half the amount."""
-    monkeypatch.setattr(rates, "_seconds", lambda work, device: 2.0)
-    found = {rate.quantity: rate.median for rate in rates._rates(torch.device("cpu"), 1)}
+    monkeypatch.setattr(rates, "_seconds", lambda work, device: 2.0)  # so that amounts are what is seen
+    found = {rate.quantity: rate.median for rate in rates._rates(torch.device("cpu"), 1)}  # one device
     assert found == {"bandwidth": 3 * 2**14 / 2, "float32": 2 * 32**3 / 2, "operators": rates.LAUNCHES / 2}
 
 
@@ -58,4 +58,4 @@ def test_an_array_is_larger_than_the_last_caches(small: None, monkeypatch: pytes
         (cache / "size").write_text("64K\n")
         (cache / "shared_cpu_list").write_text(f"{shared}\n")
     monkeypatch.setattr(rates, "PROCESSORS", tmp_path)
-    assert rates._array_bytes(torch.device("cpu")) == 4 * 2 * 64 * 1024
+    assert rates._array_bytes(torch.device("cpu")) == 4 * 2 * 64 * 1024  # seen in no rate

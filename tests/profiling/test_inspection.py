@@ -44,7 +44,7 @@ def test_there_is_no_flame_graph_of_a_cell_that_cannot_run(tmp_path: Path, monke
     tool.write_text('#!/bin/sh\nwhile [ "$1" != --output ]; do shift; done\necho graph > "$2"\necho died >&2\n')
     tool.chmod(0o755)
     monkeypatch.setattr(inspection.shutil, "which", lambda *arguments, **options: str(tool))
-    monkeypatch.setattr(inspection, "_check", lambda *arguments: None)
+    monkeypatch.setattr(inspection, "_check", lambda *arguments: None)  # a child would build the cell
     files, reason = inspection.sample(loaded, cell, None, 0, tmp_path, print)
     assert (files, reason) == ([], "the steps could not be run (died)")
     assert not list(tmp_path.glob("*.svg"))
@@ -59,7 +59,7 @@ def test_a_profiler_that_does_not_end_is_ended_with_its_children(
     tool.write_text(f'#!/bin/sh\necho "$@" >> {asked}\nsleep 1000 &\necho $! >> {asked}.pids\nwait\n')
     tool.chmod(0o755)
     monkeypatch.setattr(inspection.shutil, "which", lambda *arguments, **options: str(tool))
-    monkeypatch.setattr(inspection, "_check", lambda *arguments: None)
+    monkeypatch.setattr(inspection, "_check", lambda *arguments: None)  # a child would build the cell
     monkeypatch.setattr(inspection, "PATIENCE", 0.5)
     said: list[str] = []
     (tmp_path / "bnp-64.svg").symlink_to(tmp_path / "elsewhere")

@@ -10,7 +10,7 @@ from bnpbench.theory import convergence
 
 def test_the_nearest_minimizer_is_the_nearest() -> None:
     generator = torch.Generator().manual_seed(0)
-    minimum = convergence._regression(generator, 40)
+    minimum = convergence._regression(generator, 40)  # its network, of which the loss is known
     away = minimum.theta + 1e-2 * torch.randn(len(minimum.theta), generator=generator, dtype=torch.float64)
     units, given = minimum.units(minimum.theta), minimum.units(away)
     grid = torch.linspace(0.9, 1.1, 20001, dtype=torch.float64)
