@@ -2,9 +2,43 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+
 from bnpbench.streams import unfailing
+
+OPENED = """
+import os, sys
+from bnpbench.streams import open_missing
+closed = [int(number) for number in sys.argv[1]]
+for number in closed:
+    os.close(number)
+for name, number in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
+    if number in closed:
+        setattr(sys, name, None)  # as Python starts with them
+open_missing()
+for number in range(3):
+    assert os.path.samestat(os.fstat(number), os.stat(os.devnull)) == (number in closed), number
+assert os.open(sys.executable, os.O_RDONLY) > 2
+print("an answer", flush=True)
+print("words", file=sys.stderr, flush=True)
+assert sys.stdin.read() == ""
+"""
+
+
+@pytest.mark.parametrize("closed", ["", "0", "1", "2", "01", "02", "12", "012"])
+def test_what_is_closed_is_opened_on_the_null_device(closed: str, tmp_path: Path) -> None:
+    """Else the next file would take its number, and what is printed would be written into it."""
+    (tmp_path / "in").touch()
+    with (tmp_path / "in").open() as empty:
+        command = [sys.executable, "-c", OPENED, closed]
+        done = subprocess.run(command, stdin=empty, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ("" if "1" in closed else "an answer\n")
+    assert done.stderr == ("" if "2" in closed else "words\n")
 
 
 def test_what_a_full_disk_does_not_take_is_dropped() -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from bnpbench import read_results
 from bnpbench.errors import BnpbenchError
-from tests.support.command import SUITE, environment
+from tests.support.command import SUITE, called, environment
 
 PLUGIN = """
 from typing import Literal
@@ -122,8 +122,8 @@ def prepare(folder: Path) -> None:
     (folder / "mine.py").write_text(PLUGIN)
     (folder / "empty").mkdir()
     for name in ("well", "claims"):
-        done = _run(folder, ("run", f"{name}.toml", "--out", name, "--quiet"), {})
-        assert done.code == 0, done.errors
+        done = called("run", f"{name}.toml", "--out", name, "--quiet", cwd=folder)
+        assert done.returncode == 0, done.stderr
     shutil.copytree(folder / "well", folder / "dearer")
     _make_dearer(folder / "dearer")
 

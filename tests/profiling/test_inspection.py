@@ -24,7 +24,7 @@ def test_profile_says_how_to_choose_one_cell(tmp_path: Path, monkeypatch: pytest
 
 def test_a_flame_graph_holds_the_names_of_the_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspection, "FORMATS", {"flamegraph": "svg"})  # the other takes as long again
-    monkeypatch.setattr(inspection, "SECONDS", 5.0)
+    monkeypatch.setattr(inspection, "SECONDS", 2.0)
     loaded = load_suite(suite(tmp_path, PROFILED, "small.toml"))
     (cell,) = loaded.cells(device="cpu", threads=1, only=["method=bnp", "batch_size=64"], seeds=1)
     files, reason = inspection.sample(loaded, cell, None, 0, tmp_path / "flames", print)

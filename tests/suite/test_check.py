@@ -180,7 +180,7 @@ def test_check_says_what_run_says_of_a_method_that_fits_no_network(write: Callab
 def test_one_network_that_a_method_does_not_fit_stops_no_other(write: Callable[[str], Path], tmp_path: Path) -> None:
     path = write(
         'network = [{ kind = "fc", hidden = [8] }, { kind = "fc", hidden = [6] }, { kind = "fc", hidden = [1] }, '
-        '{ kind = "fc", hidden = [] }]\nmethod = ["vanilla", "gn", "ln", "bnp"]\n'
+        '{ kind = "fc", hidden = [] }]\nmethod = ["vanilla", "gn", "ln", "bnp"]\n[measure]\ninterleave = ["method"]\n'
     )
     checked, built, run = (called(*words, path, cwd=tmp_path) for words in (("check",), ("check", "--build"), ("run",)))
     assert (checked.returncode, built.returncode, run.returncode) == (0, 0, 0), run.stderr
