@@ -338,6 +338,12 @@ def test_a_failed_download_is_an_error_with_advice(
 # --- where -----------------------------------------------------------------------------------
 
 
+def test_fetching_into_a_folder_that_cannot_be_made_is_an_error(server: list[str], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="cannot be created"):
+        built_in().dataset("mnist").fetch(tmp_path / "file/new")
+
+
 def test_the_catalogue_tells_what_is_there(mnist: dict[str, bytes], tmp_path: Path) -> None:
     lay_out(mnist, tmp_path / "MNIST/raw")
     known = built_in().kinds(DatasetPlugin)

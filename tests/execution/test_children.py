@@ -6,16 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bnpbench import cli
 from bnpbench.errors import ResultsError
 from bnpbench.execution.children import ask
 from bnpbench.execution.messages import Describe
-
-
-@pytest.fixture(autouse=True)
-def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli.interruption, "listen", lambda: None)  # the handlers are not for this process
 
 
 @pytest.mark.regression

@@ -6,17 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from bnpbench import cli, load_suite
+from bnpbench import load_suite
 from bnpbench.execution.listing import build
 from bnpbench.execution.messages import Preflight
 from bnpbench.execution.preflight import preflight
 from tests.support.command import SUITE, suite
-
-
-@pytest.fixture(autouse=True)
-def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli.interruption, "listen", lambda: None)  # the handlers are not for this process
 
 
 @pytest.mark.regression
