@@ -15,9 +15,8 @@ from typing import Any, Protocol
 import torch
 
 from bnpbench.datasets import storage
-from bnpbench.execution.columns import identity
-from bnpbench.execution.messages import FAILED, Epoch, Finished, Message, Note, RunBlock
-from bnpbench.execution.process import configure, failure, random_state, set_random_state
+from bnpbench.execution.child import configure, failure
+from bnpbench.execution.messages import FAILED, Epoch, Finished, Note, RunBlock, Tell
 from bnpbench.measure import machine
 from bnpbench.measure.conditioning import Probe
 from bnpbench.measure.machine import DeviceMemory
@@ -67,7 +66,7 @@ class Member:
             self.probed, self.trainer = [{"key": self.cell.key, **row} for row in self.trainer.probed], None
 
 
-def run_block(request: RunBlock, emit: Callable[[Message], None], group: Group | None = None) -> None:
+def run_block(request: RunBlock, emit: Tell, group: Group | None = None) -> None:
     """Set this process up for the request's cells and measure them; see ``BlockRun``."""
     configure(request.cells[0].settings, request.gpu + (group.rank if group else 0), request.cores)
     BlockRun(request, emit, group).run()
@@ -97,7 +96,7 @@ class BlockRun:
     def __init__(
         self,
         request: RunBlock,
-        emit: Callable[[Message], None],
+        emit: Tell,
         group: Group | None = None,
         *,
         make_trainer: Callable[..., Trainer] = Trainer,
@@ -305,10 +304,9 @@ class BlockRun:
         if peak is not None and member.status not in FAILED:  # else the other ranks may be waiting elsewhere
             peak = int(self.group.largest(peak))
         return {
-            **identity(cell, self.request.block, member.costs.columns),
+            **self.request.known(cell),
             "status": member.status,
             "message": member.message,
-            "log": self.request.log,
             "peak_memory_bytes": peak,
             "energy_joules": total(member.rows, "energy_joules"),
             "setup_seconds": member.setup_seconds,
@@ -362,3 +360,16 @@ def total(rows: list[Row], column: str) -> float | None:
     """Sum of a column, null if any value of it is."""
     values = [row[column] for row in rows]
     return sum(values) if values and None not in values else None
+
+
+def random_state() -> dict[str, Any]:
+    """The process-wide random states of torch."""
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else []
+    return {"cpu": torch.get_rng_state(), "cuda": cuda}
+
+
+def set_random_state(taken: dict[str, Any]) -> None:
+    """Put back what ``random_state`` gave."""
+    torch.set_rng_state(taken["cpu"])
+    if taken["cuda"]:
+        torch.cuda.set_rng_state_all(taken["cuda"])

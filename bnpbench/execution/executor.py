@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from bnpbench.execution.children import Child, ask, start_forkserver
+from bnpbench.execution.children import Child, LocalChild, ask, start_forkserver
 from bnpbench.execution.messages import Describe, Preflight, RunBlock
-from bnpbench.execution.options import Options
-from bnpbench.execution.precheck import device_index, resolve_device
+from bnpbench.execution.options import Options, device_index, resolve_device
 from bnpbench.measure.step_costs import Costs
 from bnpbench.suite import Block, Suite
 
@@ -25,7 +24,7 @@ class Worker:
         name: for the ``worker`` column; None on the machine of the run itself.
         environment: of its machine, see ``measure.environment.describe``.
         gpu: number of its CUDA device; None: it takes cells of the CPU only.
-        cores: those that its processes are bound to; None: the whole machine, unbound.
+        cores: those that its children are bound to; None: the whole machine, unbound.
     """
 
     name: str | None
@@ -35,29 +34,6 @@ class Worker:
 
     def takes(self, block: Block) -> bool:
         return self.gpu is not None or all(cell.settings.device == "cpu" for cell in block.cells)
-
-
-class Run(Protocol):
-    """A process that measures the cells of a request, wherever it is."""
-
-    @property
-    def lost(self) -> bool:
-        """Whether the worker is gone, and the process with it."""
-
-    def alive(self) -> bool:
-        """Whether the process goes on; ask before ``messages``: what a dead process sent is all there."""
-
-    def messages(self) -> Iterator[Any]:
-        """What has arrived and not been read yet; does not wait."""
-
-    def join(self) -> None:
-        """Wait a moment for the end of a process that has sent its last message: it may hang in what it still does."""
-
-    def kill(self) -> None:
-        """End the process now."""
-
-    def death(self) -> str:
-        """How the process ended, for a person."""
 
 
 class Executor(Protocol):
@@ -81,17 +57,17 @@ class Executor(Protocol):
     def preflight(self, request: Preflight) -> dict[str, Costs]:
         """Check the cells wherever they may run; see ``Preflight``. Raises BnpbenchError."""
 
-    def start(self, worker: Worker, request: RunBlock, log: Path) -> Run:
-        """Begin a request on a worker that is free.
+    def start(self, worker: Worker, request: RunBlock, log: Path) -> Child:
+        """A child for a request on a worker that is free.
 
         Args:
             worker: of ``workers``.
             request: its device and cores are the worker's.
-            log: file that gets what the process prints.
+            log: file that gets what the child prints.
         """
 
-    def wait(self, runs: Sequence[Any], timeout: float) -> None:
-        """Wait for a message or an end of one of the runs, but no longer than ``timeout`` seconds."""
+    def wait(self, children: Sequence[Any], timeout: float) -> None:
+        """Wait for a message or an end of one of the children, but no longer than ``timeout`` seconds."""
 
     def close(self) -> None:
         """End what was started; nothing is left behind."""
@@ -122,14 +98,14 @@ class Local:
     def preflight(self, request: Preflight) -> dict[str, Costs]:
         return ask(request, self.plugins)
 
-    def start(self, worker: Worker, request: RunBlock, log: Path) -> Child:
-        return Child(request, self.plugins, log)
+    def start(self, worker: Worker, request: RunBlock, log: Path) -> LocalChild:
+        return LocalChild(request, self.plugins, log)
 
-    def wait(self, runs: Sequence[Child], timeout: float) -> None:
-        if not runs:
-            time.sleep(timeout)
+    def wait(self, children: Sequence[LocalChild], timeout: float) -> None:
+        if children:
+            connection.wait([one for child in children for one in child.wait_on()], timeout)
         else:
-            connection.wait([*(run.channel.fileno() for run in runs), *(run.process.sentinel for run in runs)], timeout)
+            time.sleep(timeout)
 
     def close(self) -> None:
         """The forkserver stays, for the suite that may come next; it ends with this process."""

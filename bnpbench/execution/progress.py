@@ -7,7 +7,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from bnpbench.results import differing, telling, told
 from bnpbench.suite import Block, Cell
@@ -17,40 +17,29 @@ from bnpbench.text import plain
 LINE_EVERY = 60.0  # seconds between plain lines
 
 
-class Progress(Protocol):
-    """What a sweep tells."""
-
-    def start(self, blocks: Sequence[Block]) -> None: ...
-    def skipped(self, block: Block) -> None: ...
-    def epoch(self, block: Block, key: str, row: Mapping[str, Any]) -> None: ...
-    def finished(self, block: Block, records: Mapping[str, Mapping[str, Any]]) -> None: ...
-    def note(self, text: str) -> None: ...
-    def stop(self) -> None: ...
-
-
-class Silent:
-    """Says nothing."""
+class Progress:
+    """What a sweep tells, here to nobody."""
 
     def start(self, blocks: Sequence[Block]) -> None:
-        pass
+        """So many blocks are looked at; those that are finished are told next."""
 
     def skipped(self, block: Block) -> None:
-        pass
+        """It was finished before."""
 
     def epoch(self, block: Block, key: str, row: Mapping[str, Any]) -> None:
-        pass
+        """An epoch of the cell ``key`` is measured."""
 
     def finished(self, block: Block, records: Mapping[str, Mapping[str, Any]]) -> None:
-        pass
+        """It is written: its rows of the ``cells`` table, by key."""
 
     def note(self, text: str) -> None:
-        pass
+        """What a person should know."""
 
     def stop(self) -> None:
-        pass
+        """The last of the blocks is done, or the run ends early."""
 
 
-class Reporter(Silent):
+class Reporter(Progress):
     """Counts cells and epochs, and estimates the time left from the epochs measured so far.
 
     An epoch takes as long as those measured with its batch size took, or with the nearest that was measured.

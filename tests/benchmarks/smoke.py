@@ -11,9 +11,9 @@ from __future__ import annotations
 import sys
 import time
 
+from bnpbench.execution.smoke_check import STATUSES, smoke_check
 from tabulate import tabulate
 
-from bnpbench.execution.smoke_check import STATUSES, smoke_check
 from bnpbench.suite import load_suite, shipped_suites
 
 HEADS = ("suite", "cells", "distinct", "finite", *STATUSES, "generated data", "seconds", "slowest cell", "peak GiB")

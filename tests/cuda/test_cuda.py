@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bnpbench.execution.process import configure
+from bnpbench.execution.child import configure
 from bnpbench.measure import machine, rates
 from bnpbench.measure.clock import CudaClock, clock_for
 from bnpbench.measure.environment import describe

@@ -12,10 +12,10 @@ from pathlib import Path
 import pandas as pd
 import psutil
 import pytest
+from bnpbench.execution.precheck import demand_devices
 
 from bnpbench import read_results
 from bnpbench.errors import DeviceError
-from bnpbench.execution.precheck import demand_devices
 from tests.command import bnpbench, start, suite
 from tests.kept import kept
 from tests.processes import below

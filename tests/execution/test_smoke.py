@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from bnpbench.execution.smoke_check import Smoked, smoke_check
 
 from bnpbench import load_suite, run_suite
 from bnpbench.execution import smoke as child
 from bnpbench.execution.messages import Smoke, Tried
-from bnpbench.execution.smoke_check import Smoked, smoke_check
 from bnpbench.suite import Cell, Settings
 from bnpbench.training.examples import Resident
 from tests.command import bnpbench, suite
