@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -139,6 +139,21 @@ def _cores() -> int:
     return min(count, len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else count
 
 
+def driver_count(libraries: Sequence[str] = CUDA_DRIVER, rocm: Path = ROCM) -> int | None:
+    """How many devices the CUDA driver shows to this process; None where only torch can tell."""
+    if rocm.exists():
+        return None
+    for name in libraries:
+        try:
+            driver = ctypes.CDLL(name)
+        except OSError:
+            continue
+        count = ctypes.c_int(0)
+        failed = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+        return 0 if failed else count.value
+    return 0
+
+
 def check(suite: Suite, options: Options) -> Selection:
     """The cells that a run is asked for; what can be refused before torch is imported is refused.
 
@@ -178,18 +193,21 @@ def device_index(asked: str) -> int | None:
     return int(index or 0)
 
 
-def check_device(asked: str, where: str, remedy: str = "use --device cpu") -> None:
+def check_device(
+    asked: str, where: str, remedy: str = "use --device cpu", count: Callable[[], int | None] = driver_count
+) -> None:
     """Raises DeviceError where the driver already says that the device is not there.
 
     Args:
         asked: auto, cpu, cuda or cuda:i.
         where: begins the message.
         remedy: what else can be done than to look for a GPU.
+        count: tells how many there are, None where only torch can tell.
     """
     index = device_index(asked)
-    count = None if asked == "auto" or index is None else driver_count()
-    if count is not None and index is not None:
-        demand_device(where, index, count, remedy)
+    there = None if asked == "auto" or index is None else count()
+    if there is not None and index is not None:
+        demand_device(where, index, there, remedy)
 
 
 def likely_device(asked: str) -> Literal["cpu", "cuda"]:
@@ -255,18 +273,3 @@ def check_data(datasets: Iterable[type[DatasetPlugin]], data_dir: Path | None, o
     for dataset in sorted(datasets, key=lambda cls: str(cls.name())) if storage.is_offline(offline) else ():
         if (reason := dataset.unfit(root)) is not None:
             raise DataError(f"{reason} (offline: nothing is downloaded)")
-
-
-def driver_count() -> int | None:
-    """How many devices the CUDA driver shows to this process; None where only torch can tell."""
-    if ROCM.exists():
-        return None
-    for name in CUDA_DRIVER:
-        try:
-            driver = ctypes.CDLL(name)
-        except OSError:
-            continue
-        count = ctypes.c_int(0)
-        failed = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
-        return 0 if failed else count.value
-    return 0

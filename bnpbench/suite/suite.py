@@ -82,6 +82,7 @@ class Suite:
     reads: tuple[str, ...]
     words: Vocabulary = field(repr=False)
     _rows: tuple[Row, ...] = field(repr=False)
+    _made: dict[object, tuple[Cell, ...]] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def cells(
         self,
@@ -114,13 +115,20 @@ class Suite:
         count = self.select.seeds if self.select else seeds
         auto = {"device": device, "threads": threads}
         role: Role = "trial" if self.select else "final"
-        rows = [row for row in self._rows if only or count is None or row.seed_rank < count]
-        cells = [_resolved(row, auto, role, epochs) for row in rows]
+        cells = self._expanded(auto, role, epochs)
+        pairs = zip(self._rows, cells, strict=True)
+        counted = _unique(cell for row, cell in pairs if count is None or row.seed_rank < count)
         if not only:
-            return _unique(cells)
+            return counted
         _check_only(_unique(cells), only, self.words)
-        counted = (cell for row, cell in zip(rows, cells, strict=True) if count is None or row.seed_rank < count)
-        return _only(_unique(counted), only, self.words)
+        return _only(counted, only, self.words)
+
+    def _expanded(self, auto: Mapping[str, Any], role: Role, epochs: int | None) -> tuple[Cell, ...]:
+        """Each row's cell, made once however often and of whichever part it is asked for."""
+        key = (*auto.items(), role, epochs)
+        if key not in self._made:
+            self._made[key] = tuple(_resolved(row, auto, role, epochs) for row in self._rows)
+        return self._made[key]
 
     def finals(
         self,
@@ -147,11 +155,10 @@ class Suite:
         auto = {"device": device, "threads": threads}
         tried: dict[tuple[tuple[int, ...], int], list[float | None]] = {}
         waiting: set[tuple[int, ...]] = set()
-        for row in self._rows:
+        for row, cell in zip(self._rows, self._expanded(auto, "trial", epochs), strict=True):
             if row.seed_rank < self.select.seeds:
-                key = _resolved(row, auto, "trial", epochs).key
-                tried.setdefault((row.family, row.chosen_rank), []).append(scores.get(key))
-                if key not in scores:
+                tried.setdefault((row.family, row.chosen_rank), []).append(scores.get(cell.key))
+                if cell.key not in scores:
                     waiting.add(row.family)
         best: dict[tuple[int, ...], tuple[float, int]] = {}
         for (family, rank), found in tried.items():

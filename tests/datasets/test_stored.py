@@ -20,6 +20,7 @@ import pytest
 import torch
 from torchvision import datasets as torchvision_datasets
 
+from bnpbench.cli.data import get, overview
 from bnpbench.datasets import storage
 from bnpbench.datasets.base import DatasetPlugin, DataShape
 from bnpbench.datasets.cifar10 import Cifar10
@@ -272,7 +273,7 @@ def test_fetching_says_so_and_brings_the_files_once(
 
 
 def test_a_damaged_file_is_fetched_again_where_that_is_asked_for(
-    server: list[str], mnist: dict[str, bytes], tmp_path: Path
+    server: list[str], mnist: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lay_out(mnist, tmp_path / "MNIST/raw")
     (tmp_path / "MNIST/raw/t10k-images-idx3-ubyte").write_bytes(b"")

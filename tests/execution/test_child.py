@@ -1,4 +1,4 @@
-"""The child's side: what it prints has a limit."""
+"""The child's side: what it prints has a limit, and so has what it says of its end."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 
-from bnpbench.execution.child import LOG_BYTES, shorten
+from bnpbench.execution.child import LOG_BYTES, failure, shorten, shortened
 from bnpbench.execution.children import ask
 from bnpbench.execution.messages import Pickled
 
@@ -53,3 +54,27 @@ def test_no_log_and_no_link_is_shortened(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     shorten(tmp_path / "link")
     assert (tmp_path / "elsewhere").stat().st_size == 2 * LOG_BYTES
+
+
+def test_a_long_message_keeps_its_end() -> None:
+    """As of a process that loads data: a traceback in front of the cause."""
+    status, message = failure(
+        RuntimeError("Caught in worker 0. " + "  File somewhere\n" * 500 + "No space left on device")
+    )
+    assert status == "error"
+    assert message.startswith("RuntimeError: Caught in worker 0.")
+    assert message.endswith("No space left on device")
+    assert len(message) <= 1000
+    _, message = failure(torch.OutOfMemoryError("x" * 5000 + " tried to allocate 3 GiB"))
+    assert "tried to allocate 3 GiB (" in message
+
+
+def test_shortened() -> None:
+    assert shortened("short", 10) == "short"
+    text = "".join(chr(ord("a") + place % 26) for place in range(1000))
+    cut = shortened(text, 100)
+    assert len(cut) == 100
+    head, end = cut.split(" ... ")
+    assert text.startswith(head)
+    assert text.endswith(end)
+    assert len(end) > len(head)

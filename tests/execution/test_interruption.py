@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from bnpbench import read_results
+from tests.benchmarks.kills import inject
 from tests.command import LONG, SUITE, bnpbench, environment, start, suite
 from tests.kept import kept
 from tests.processes import below
@@ -275,3 +276,10 @@ def test_a_child_that_is_stopped_in_the_middle_of_a_message_is_ended(tmp_path: P
     done = bnpbench("run", suite(tmp_path, text), "--allow-plugins", "--timeout", "5", cwd=tmp_path, timeout=100)
     assert done.returncode == 3, done.stderr
     assert set(read_results(tmp_path / "results").cells.status) == {"timeout"}
+
+
+def test_kills_at_random_moments_lose_nothing(tmp_path: Path) -> None:
+    """``tests/benchmarks/kills.py`` does it a hundred times, in more ways."""
+    tally = inject(tmp_path, kills=4, only=["compaction"])
+    assert tally.blows.total() >= 4
+    assert tally.faults == []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,8 @@ import pytest
 
 from bnpbench import load_suite, read_results, run_suite
 from bnpbench.errors import BnpbenchError, DataError, DeviceError, ResultsError, SuiteError
-from bnpbench.execution.progress import Silent
-from tests.command import SUITE, bnpbench, suite
+from bnpbench.execution.progress import Progress
+from tests.command import SUITE, bnpbench, start, suite
 from tests.timeless import timeless
 
 SMALL = """
@@ -225,7 +227,7 @@ def test_a_suite_document_of_a_newer_bnpbench_is_refused_before_anything_runs(
 IN_TURN = SUITE.replace("seed = [1, 2]\n", "") + '[measure]\ninterleave = ["method"]\n'
 
 
-class Stopped(Silent):
+class Stopped(Progress):
     """Ctrl-C at the first epoch."""
 
     def epoch(self, *_: Any) -> None:
@@ -283,3 +285,37 @@ def test_data_that_are_not_asked_for_are_not_missed(tmp_path: Path) -> None:
     assert bnpbench(*run, "dataset=mnist", cwd=tmp_path).returncode == 2
     done = bnpbench(*run, "dataset=digits", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_local_run_does_not_import_ray(tmp_path: Path) -> None:
+    code = (
+        "import sys; from bnpbench import load_suite, run_suite;"
+        f"run_suite(load_suite({str(suite(tmp_path))!r}), 'out', seeds=1, only=('method=vanilla',));"
+        "assert 'ray' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+
+
+def test_three_shards_as_three_processes_give_the_results_of_one_run(tmp_path: Path) -> None:
+    """Two share a folder, as the tasks of a batch queue's array on a shared disk do; one has its own, as a CI job."""
+    path = suite(tmp_path, SUITE)
+    outs = {place: tmp_path / ("own" if place == 3 else "shared") for place in (1, 2, 3)}
+    shards = [start("run", path, "--shard", f"{i}/3", "--out", outs[i], "--quiet", cwd=tmp_path) for i in (1, 2, 3)]
+    for shard in shards:
+        _, errors = shard.communicate(timeout=200)
+        assert shard.returncode == 0, errors
+    assert bnpbench("run", path, "--out", tmp_path / "one", "--quiet", cwd=tmp_path).returncode == 0
+    ours, theirs = read_results(tmp_path / "shared", tmp_path / "own"), read_results(tmp_path / "one")
+    assert not ours.damaged
+    for a, b in ((ours.cells, theirs.cells), (ours.epochs, theirs.epochs)):
+        assert len(b) >= 4
+        assert timeless(a).equals(timeless(b))
+    assert {len(read_results(out).cells) for out in outs.values()} == {1, 3}
+    for sides, counts in (
+        (("one", "shared", "--new", "own"), "4 cells in both, 0 only in the base, 0 only in the new results"),
+        (("shared", "one", "--base", "own"), "4 cells in both, 0 only in the base, 0 only in the new results"),
+        (("one", "shared"), "3 cells in both, 1 only in the base, 0 only in the new results"),
+    ):
+        compared = bnpbench("compare", *sides, cwd=tmp_path)
+        assert compared.returncode == 0, compared.stderr
+        assert counts in compared.stdout
