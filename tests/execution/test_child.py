@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
 import torch
 
 from bnpbench.execution.child import LOG_BYTES, failure, shorten, shortened
-from bnpbench.execution.children import ask
-from bnpbench.execution.messages import Pickled
 
 
 def test_a_long_log_keeps_its_beginning_and_its_end(tmp_path: Path) -> None:
@@ -31,21 +28,6 @@ def test_a_long_log_keeps_its_beginning_and_its_end(tmp_path: Path) -> None:
         assert log.read_bytes() == text + b"more"
     finally:
         os.close(printing)
-
-
-@pytest.mark.parametrize("target", ["treasure", "absent"])
-def test_a_log_is_written_through_no_link(target: str, tmp_path: Path) -> None:
-    """A folder of results may be a stranger's, and so may be the links in it."""
-    log, treasure = tmp_path / "logs" / "log", tmp_path / "treasure"
-    log.parent.mkdir()
-    treasure.write_text("dear")
-    log.symlink_to(tmp_path / target)
-    with pytest.raises(RuntimeError, match="exit code 70"):
-        ask(Pickled(b"no request"), log=log)
-    assert treasure.read_text() == "dear"
-    assert not (tmp_path / "absent").exists()
-    assert "UnpicklingError" in log.read_text()
-    assert not log.is_symlink()
 
 
 def test_no_log_and_no_link_is_shortened(tmp_path: Path) -> None:

@@ -81,20 +81,29 @@ def test_what_changes_no_step_is_tried_once(tmp_path: Path) -> None:
         assert (len(found.tried), len(set(found.names.values()))) == (2, 2), axis
 
 
-@pytest.mark.parametrize(("rate", "place"), [("1e38", "after the first step"), ("1e12", "after the second step")])
-def test_a_loss_that_is_no_number_is_named_with_its_place(tmp_path: Path, rate: str, place: str) -> None:
+def too_long(folder: Path, rate: str) -> Path:
     override = f'[[override]]\nwhen = {{ method = "vanilla" }}\nset = {{ optimizer.lr = {rate} }}\n'
-    path = suite(tmp_path, TEXT + override)
-    done = bnpbench("check", path, "--smoke", cwd=tmp_path)
+    return suite(folder, TEXT + override)
+
+
+def test_a_loss_that_is_no_number_is_named_with_its_place(tmp_path: Path) -> None:
+    done = bnpbench("check", too_long(tmp_path, "1e38"), "--smoke", cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     told = done.stdout[done.stdout.index("two eager steps") :]
     assert "3 distinct of 6 cells: 2 finite, 1 not finite" in told
-    assert place in told
+    assert "after the first step" in told
     (line,) = [line for line in told.splitlines() if line.startswith("- ")]
-    for word in ("vanilla", "fc, hidden = [9, 8]", "synthetic", "batch size 10", f"learning rate {float(rate):g}"):
+    for word in ("vanilla", "fc, hidden = [9, 8]", "synthetic", "batch size 10", "learning rate 1e+38"):
         assert word in line
     assert "small 3/3 bnp" in done.stderr
-    assert bnpbench("check", path, "--smoke", "--only", "method=bn", cwd=tmp_path).returncode == 0
+
+
+def test_a_loss_may_be_a_number_for_a_step(tmp_path: Path) -> None:
+    loaded = load_suite(too_long(tmp_path, "1e12"))
+    found = smoke_check(Selection.here(loaded))
+    assert found.exit_code == 1
+    assert ["after the second step" in message for message in of(found, "not finite").values()] == [True]
+    assert smoke_check(Selection.here(loaded, only=("method=bn",))).exit_code == 0
 
 
 def test_the_paper_s_deepest_network_with_bnp_alone(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from bnpbench import load_suite, read_results, run_suite
 from bnpbench.errors import BnpbenchError, DataError, DeviceError, ResultsError, SuiteError
 from bnpbench.execution.progress import Progress
 from tests.command import SUITE, bnpbench, start, suite
+from tests.support.inprocess import run_here
 from tests.timeless import timeless
 
 SMALL = """
@@ -98,7 +99,7 @@ def test_a_second_run_measures_nothing(interleaved: Path, tmp_path: Path) -> Non
 
 
 def test_interleaving_and_jobs_change_no_result(interleaved: Path, tmp_path: Path) -> None:
-    alone = run_suite(load_suite(write(tmp_path)), tmp_path / "alone")
+    alone = run_suite(load_suite(write(tmp_path)), tmp_path / "alone", jobs=2)
     results = read_results(interleaved)
     drop = {"block", "turn", "suite", "environment", "log", "commit", "dirty"}
     for ours, theirs in ((results.epochs, alone.epochs), (results.cells, alone.cells)):
@@ -107,7 +108,7 @@ def test_interleaving_and_jobs_change_no_result(interleaved: Path, tmp_path: Pat
 
 
 def test_suite_json_names_every_cell_even_when_some_run(tmp_path: Path) -> None:
-    results = run_suite(load_suite(write(tmp_path)), tmp_path / "out", only=("batch_size=10", "method=bnp"), seeds=1)
+    results = run_here(load_suite(write(tmp_path)), tmp_path / "out", only=("batch_size=10", "method=bnp"), seeds=1)
     assert list(results.cells.label) == ["bnp"]
     document = json.loads((tmp_path / "out" / "small" / "suite.json").read_text())
     assert len(document["cells"]) == 16
@@ -117,13 +118,13 @@ def test_shards_share_out_the_blocks(tmp_path: Path) -> None:
     suite = load_suite(write(tmp_path))
     found: list[str] = []
     for place in (1, 2, 3):
-        found += list(run_suite(suite, tmp_path / str(place), shard=(place, 3)).cells.key)
+        found += list(run_here(suite, tmp_path / str(place), shard=(place, 3)).cells.key)
     assert len(found) == len(set(found)) == 16
 
 
 def test_divergence_ends_a_cell_with_the_epochs_so_far(tmp_path: Path) -> None:
     path = write(tmp_path, '[[override]]\nwhen = { method = "vanilla" }\nset = { optimizer.lr = 1e30 }\n')
-    results = run_suite(load_suite(path), tmp_path / "out", only=("batch_size=10",), seeds=1)
+    results = run_here(load_suite(path), tmp_path / "out", only=("batch_size=10",), seeds=1)
     cells = results.cells.set_index("label")
     assert cells.status["vanilla"] == "diverged"
     assert cells.status["bnp"] == "ok"
@@ -136,7 +137,7 @@ def test_divergence_ends_a_cell_with_the_epochs_so_far(tmp_path: Path) -> None:
 )
 def test_an_interval_decides_how_long_a_block_is(tmp_path: Path, limits: str, stopped_by: str) -> None:
     suite = load_suite(write(tmp_path, INTERLEAVED + limits))
-    results = run_suite(suite, tmp_path / "out", only=("batch_size=10", "method=vanilla,bnp"), seeds=1)
+    results = run_here(suite, tmp_path / "out", only=("batch_size=10", "method=vanilla,bnp"), seeds=1)
     assert set(results.cells.stopped_by) == {stopped_by}
     epochs = set(results.epochs.groupby("key").size())
     assert epochs == {9} if stopped_by == "max_epochs" else min(epochs) >= 6
@@ -172,7 +173,7 @@ def test_tf32_is_refused_on_the_cpu(tmp_path: Path) -> None:
 
 def test_precision_is_recorded_and_float32_is_none_of_the_key(tmp_path: Path) -> None:
     path = write(tmp_path, 'precision = ["float32", "bf16"]\n')
-    cells = run_suite(load_suite(path), tmp_path / "out", only=("method=bn", "batch_size=10"), seeds=1).cells
+    cells = run_here(load_suite(path), tmp_path / "out", only=("method=bn", "batch_size=10"), seeds=1).cells
     assert list(cells.sort_values("precision").precision) == ["bf16", "float32"]
     assert set(cells.status) == {"ok"}
     assert ["precision" in json.loads(text) for text in cells.sort_values("precision").settings] == [True, False]
@@ -243,9 +244,9 @@ def measured(out: Path) -> dict[str, list[Any]]:
 def test_a_part_of_a_finished_block_is_finished(tmp_path: Path) -> None:
     """Its block has another id: it was measured again, and then the whole block once more."""
     whole = load_suite(suite(tmp_path, IN_TURN))
-    run_suite(whole, tmp_path / "out")
+    run_here(whole, tmp_path / "out")
     before = measured(tmp_path / "out")
-    run_suite(whole, tmp_path / "out", only=("method=bnp",))
+    run_here(whole, tmp_path / "out", only=("method=bnp",))
     assert measured(tmp_path / "out") == before
 
 
@@ -253,11 +254,11 @@ def test_a_part_of_a_finished_block_is_finished(tmp_path: Path) -> None:
 @pytest.mark.parametrize("change", ["fresh", "another method"])
 def test_a_run_that_is_stopped_keeps_what_was_measured(tmp_path: Path, change: str) -> None:
     """It wrote "interrupted" over cells that an earlier run had measured."""
-    run_suite(load_suite(suite(tmp_path, IN_TURN)), tmp_path / "out")
+    run_here(load_suite(suite(tmp_path, IN_TURN)), tmp_path / "out")
     before = measured(tmp_path / "out")
     text = IN_TURN if change == "fresh" else IN_TURN.replace('"bnp"]', '"bnp", "ln"]')
     with pytest.raises(KeyboardInterrupt):
-        run_suite(load_suite(suite(tmp_path, text)), tmp_path / "out", Stopped(), fresh=change == "fresh")
+        run_here(load_suite(suite(tmp_path, text)), tmp_path / "out", Stopped(), fresh=change == "fresh")
     assert measured(tmp_path / "out") == before
 
 
@@ -280,11 +281,11 @@ def test_every_suite_is_checked_before_the_first_runs(tmp_path: Path) -> None:
 @pytest.mark.regression
 def test_data_that_are_not_asked_for_are_not_missed(tmp_path: Path) -> None:
     """Data that `--only` leaves out were missed."""
-    suite(tmp_path, MNIST)
-    run = ("run", "tiny.toml", "--offline", "--data-dir", tmp_path / "empty", "-q", "--only")
-    assert bnpbench(*run, "dataset=mnist", cwd=tmp_path).returncode == 2
-    done = bnpbench(*run, "dataset=digits", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    both = load_suite(suite(tmp_path, MNIST))
+    options: dict[str, Any] = {"offline": True, "data_dir": tmp_path / "empty"}
+    with pytest.raises(DataError, match="mnist"):
+        run_here(both, tmp_path / "out", only=("dataset=mnist",), **options)
+    assert set(run_here(both, tmp_path / "out", only=("dataset=digits",), **options).cells.status) == {"ok"}
 
 
 def test_a_local_run_does_not_import_ray(tmp_path: Path) -> None:
