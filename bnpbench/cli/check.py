@@ -52,7 +52,7 @@ def check(
     from bnpbench.errors import BnpbenchError
     from bnpbench.execution.listing import build as built
     from bnpbench.execution.listing import listing, smoke_check
-    from bnpbench.execution.options import Selection
+    from bnpbench.execution.options import Options
     from bnpbench.suite import json_schema as schema
     from bnpbench.suite import load_suite
 
@@ -62,7 +62,8 @@ def check(
     if not suites:
         raise BnpbenchError("check: name a suite file or a shipped suite, or give --json-schema")
     loaded = [load_suite(suite, allow_plugins=allow_plugins) for suite in suites]
-    selections = [Selection.here(suite, only=only or (), seeds=seeds, epochs=epochs) for suite in loaded]
+    asked = Options(only=tuple(only or ()), seeds=seeds, epochs=epochs)
+    selections = [asked.selection(suite) for suite in loaded]
     for selection in selections:
         print(listing(selection, out))
     found: list[Built | Smoked] = []

@@ -70,15 +70,15 @@ def run(
         cluster=cluster,
     )
     selections = [check(suite, options) for suite in loaded]  # of all suites, before the first is run
-    outcomes = [execute(selection, options, _progress(quiet)) for selection in selections]
+    ran = [execute(selection, options, _progress(quiet)) for selection in selections]
     results = read_results(out).of_suites([suite.name for suite in loaded])
     tell_unknown(results)
     print(render(results))
-    if any(outcome.failed for outcome in outcomes):
+    if any(one.failed for one in ran):
         return SOME_FAILED
     if not fail_on_claims:
         return 0
-    here = {suite.name: outcome.environments for suite, outcome in zip(loaded, outcomes, strict=True)}
+    here = {suite.name: one.environments for suite, one in zip(loaded, ran, strict=True)}
     return claims_exit_code(one for one in verdicts(results) if one.environment in here[one.suite])
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Literal
 
 import psutil
 
@@ -62,13 +62,10 @@ class Options:
         object.__setattr__(self, "out", expanded(self.out))
         object.__setattr__(self, "data_dir", self.data_dir and expanded(self.data_dir))
 
-
-class Auto(TypedDict):
-    """What ``Suite.cells`` takes of a selection whatever is asked for of it."""
-
-    device: Literal["cpu", "cuda"]
-    threads: int
-    epochs: int | None
+    def selection(self, suite: Suite) -> Selection:
+        """The cells that are asked for, as this machine would probably run them; torch is not asked."""
+        threads = max(_cores() // self.jobs, 1)
+        return Selection(suite, likely_device(self.device), threads, self.only, self.seeds, self.epochs)
 
 
 @dataclass(frozen=True)
@@ -88,49 +85,28 @@ class Selection:
     seeds: int | None = None
     epochs: int | None = None
 
-    @classmethod
-    def here(
-        cls,
-        suite: Suite,
-        *,
-        device: str = "auto",
-        jobs: int = 1,
-        only: Sequence[str] = (),
-        seeds: int | None = None,
-        epochs: int | None = None,
-    ) -> Selection:
-        """As this machine would probably run them, which torch is not asked; see ``Options`` for the arguments."""
-        return cls(suite, likely_device(device), max(_cores() // jobs, 1), tuple(only), seeds, epochs)
-
     def on(self, device: Literal["cpu", "cuda"], threads: int) -> Selection:
         """The same for another device or other threads."""
         same = (self.device, self.threads) == (device, threads)
         return self if same else replace(self, device=device, threads=threads)
 
     @cached_property
-    def cells(self) -> tuple[Cell, ...]:
-        """Those that are asked for. Raises SuiteError where there are none."""
-        return self.suite.cells(**self._auto, only=self.only, seeds=self.seeds)
+    def whole(self) -> Selection:
+        """All cells of the suite, whatever is asked for of it."""
+        return replace(self, only=(), seeds=None) if self.only or self.seeds else self
 
     @cached_property
-    def whole(self) -> tuple[Cell, ...]:
-        """All of the suite, whatever of it is asked for."""
-        return self.suite.cells(**self._auto) if self._narrowed else self.cells
+    def cells(self) -> tuple[Cell, ...]:
+        """See ``Suite.cells``."""
+        return self.suite.cells(
+            device=self.device, threads=self.threads, only=self.only, seeds=self.seeds, epochs=self.epochs
+        )
 
-    def finals(self, scores: Mapping[str, float | None]) -> tuple[tuple[Cell, ...], tuple[Cell, ...]]:
-        """What follows from the trials' scores: all cells, and those that are asked for; see ``Suite.finals``."""
-        whole = self.suite.finals(scores, **self._auto)
-        if not self._narrowed:
-            return whole, whole
-        return whole, self.suite.finals(scores, **self._auto, only=self.only, seeds=self.seeds)
-
-    @property
-    def _auto(self) -> Auto:
-        return {"device": self.device, "threads": self.threads, "epochs": self.epochs}
-
-    @property
-    def _narrowed(self) -> bool:
-        return bool(self.only) or self.seeds is not None
+    def finals(self, scores: Mapping[str, float | None]) -> tuple[Cell, ...]:
+        """See ``Suite.finals``."""
+        return self.suite.finals(
+            scores, device=self.device, threads=self.threads, only=self.only, seeds=self.seeds, epochs=self.epochs
+        )
 
 
 def _cores() -> int:
@@ -160,9 +136,7 @@ def check(suite: Suite, options: Options) -> Selection:
     Raises:
         BnpbenchError: the suite cannot be run here.
     """
-    selection = Selection.here(
-        suite, device=options.device, jobs=options.jobs, only=options.only, seeds=options.seeds, epochs=options.epochs
-    )
+    selection = options.selection(suite)
     if options.jobs > 1 and suite.measure.interleave:
         raise BnpbenchError(
             f"--jobs {options.jobs}: the suite {suite.name} interleaves cells to compare their times, and blocks that "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bnpbench.errors import DeviceError
 from bnpbench.execution.executor import Executor, Local
@@ -13,7 +13,7 @@ from bnpbench.execution.messages import Preflight
 from bnpbench.execution.options import Options, Selection, check, check_cuda_only, demand_devices
 from bnpbench.execution.progress import Progress
 from bnpbench.execution.provenance import provenance
-from bnpbench.execution.sweep import Outcome, Stores, Sweep
+from bnpbench.execution.sweep import Stores, Sweep
 from bnpbench.results import FINISHED, Results, read_results
 from bnpbench.suite import Block, Cell, Suite
 
@@ -40,7 +40,14 @@ def run_suite(suite: Suite, out: str | Path = "results", progress: Progress | No
     return read_results(Path(out))
 
 
-def execute(selection: Selection, options: Options, progress: Progress, executor: Executor | None = None) -> Outcome:
+class Ran(NamedTuple):
+    """What came of a run: how many cells failed, and the ids of the environments that it ran in."""
+
+    failed: int
+    environments: frozenset[str]
+
+
+def execute(selection: Selection, options: Options, progress: Progress, executor: Executor | None = None) -> Ran:
     """Run the blocks of a suite that are not finished yet.
 
     Args:
@@ -67,25 +74,23 @@ def _executor(suite: Suite, options: Options, progress: Progress) -> Executor:
     return Cluster(options, suite, progress)
 
 
-def _execute(selection: Selection, options: Options, progress: Progress, executor: Executor) -> Outcome:
+def _execute(selection: Selection, options: Options, progress: Progress, executor: Executor) -> Ran:
     suite = selection.suite
     stores = Stores(options.out, suite.name, executor.environments)
     measure = partial(_measure, suite, stores, options, progress, executor)
-    outcome = measure(selection.whole, selection.cells)
-    if suite.select is None:
-        return outcome
-    if options.shard is not None:
+    trials = selection.whole.cells
+    failed = measure(trials, selection.cells)
+    if suite.select is not None and options.shard is not None:
         progress.note("--shard runs the trials only; when all are there, run without it to choose and train the finals")
-        return outcome
-    trials = selection.whole
-    scores = _scores(stores, trials, suite.select.by)
-    if unfinished := sum(trial.key not in scores for trial in trials):
-        progress.note(
-            f"{unfinished} of {len(trials)} trials are not finished, and one of them may be the best: the finals that "
-            "they choose from wait until all are"
-        )
-    whole, chosen = selection.finals(scores)
-    return outcome + measure((*trials, *whole), chosen)
+    elif suite.select is not None:
+        scores = _scores(stores, trials, suite.select.by)
+        if unfinished := sum(trial.key not in scores for trial in trials):
+            progress.note(
+                f"{unfinished} of {len(trials)} trials are not finished, and one of them may be the best: the finals "
+                "that they choose from wait until all are"
+            )
+        failed += measure((*trials, *selection.whole.finals(scores)), selection.finals(scores))
+    return Ran(failed, frozenset(stores.by_id))
 
 
 def _measure(
@@ -96,8 +101,12 @@ def _measure(
     executor: Executor,
     whole: Sequence[Cell],
     chosen: Sequence[Cell],
-) -> Outcome:
-    """Measure what is not finished of the ``chosen`` cells, after a look at all that could go wrong with them."""
+) -> int:
+    """Measure what is not finished of the ``chosen`` cells, after a look at all that could go wrong with them.
+
+    Returns:
+        How many failed.
+    """
     check_cuda_only(cell.settings for cell in chosen)
     _check_devices(executor, options, chosen)
     blocks = _sharded(suite.blocks(chosen), options.shard)

@@ -36,31 +36,6 @@ LOSSES = 3  # of its worker, and a block is given up: it may be what takes the m
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What a run did.
-
-    Attributes:
-        finished: blocks measured now.
-        skipped: blocks that were finished before.
-        failed: cells that did not end as ok, diverged or not-applicable.
-        environments: ids of those that it ran in.
-    """
-
-    finished: int
-    skipped: int
-    failed: int
-    environments: frozenset[str]
-
-    def __add__(self, other: Outcome) -> Outcome:
-        return Outcome(
-            self.finished + other.finished,
-            self.skipped + other.skipped,
-            self.failed + other.failed,
-            self.environments | other.environments,
-        )
-
-
 class Stores:
     """The results of a suite, by environment.
 
@@ -181,14 +156,18 @@ class Sweep:
         self.running: list[Job] = []
         self.losses: Counter[str] = Counter()
         self.lonely_since: float | None = None
-        self.finished = self.skipped = self.failed = 0
+        self.failed = 0
 
-    def run(self, blocks: Sequence[Block], done: Set[str]) -> Outcome:
-        """Measure the blocks but those of the ids ``done``; on an interruption, keep what is and end the rest."""
+    def run(self, blocks: Sequence[Block], done: Set[str]) -> int:
+        """Measure the blocks but those of the ids ``done``; on an interruption, keep what is and end the rest.
+
+        Returns:
+            How many cells did not end as ok, diverged or not-applicable.
+        """
         self.progress.start(blocks)
         for block in blocks:
             if block.id in done:
-                self._skip(block)
+                self.progress.skipped(block)
             else:
                 self.queue.append(block)
         try:
@@ -200,7 +179,7 @@ class Sweep:
             raise
         finally:
             self.progress.stop()
-        return Outcome(self.finished, self.skipped, self.failed, frozenset(self.stores.by_id))
+        return self.failed
 
     def _start(self) -> None:
         """Give every free worker a block; one that another run is measuring goes to the end of the queue."""
@@ -218,15 +197,11 @@ class Sweep:
                 continue
             if not self.options.fresh and self.stores.finished(block):  # by another run
                 release.close()
-                self._skip(block)
+                self.progress.skipped(block)
                 continue
             job = Job(self._request(block, worker, store), worker, store, release, deque([block.cells]))
             self.running.append(job)
             self._launch(job)
-
-    def _skip(self, block: Block) -> None:
-        self.skipped += 1
-        self.progress.skipped(block)
 
     def _request(self, block: Block, worker: Worker, store: Store) -> RunBlock:
         return RunBlock(
@@ -361,7 +336,6 @@ class Sweep:
     def _end(self, job: Job) -> None:
         self.running.remove(job)
         self._commit(job)
-        self.finished += 1
         self.failed += sum(row["status"] not in FINISHED for row in job.records.values())
         self.progress.finished(job.block, job.records)
 

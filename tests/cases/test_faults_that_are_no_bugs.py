@@ -13,7 +13,7 @@ from bnpbench.errors import ResultsError
 from bnpbench.execution.children import ask
 from bnpbench.execution.listing import build
 from bnpbench.execution.messages import Describe, Preflight
-from bnpbench.execution.options import Selection
+from bnpbench.execution.options import Options
 from bnpbench.execution.preflight import preflight
 from tests.command import SUITE, bnpbench, suite
 from tests.support.made_results import Made, epochs
@@ -89,7 +89,7 @@ def test_a_network_beyond_all_bounds_is_named(tmp_path: Path) -> None:
     cells = loaded.cells(device="cpu", threads=1, only=["method=bnp"])
     found = preflight(Preflight(cells, None, True))
     assert {cost.uncounted is not None for cost in found.values()} == {True}
-    built = build(Selection.here(loaded, only=("method=bnp",)), None)
+    built = build(Options(only=("method=bnp",)).selection(loaded), None)
     assert built.exit_code == 3
     assert "not built: bnp, 2 cells: RuntimeError: " in built.text()
 

@@ -197,6 +197,6 @@ def test_a_signal_inside_a_callback_is_not_lost(number: int, moment: str, code: 
 
 def test_kills_at_random_moments_lose_nothing(tmp_path: Path) -> None:
     """``tests/benchmarks/kills.py`` does it a hundred times, in more ways."""
-    tally = inject(tmp_path, kills=4, only=["compaction"])
+    tally = inject(tmp_path, kills=4, only=["beside"])
     assert tally.blows.total() >= 4
     assert tally.faults == []

@@ -11,7 +11,7 @@ import torch
 
 from bnpbench import load_suite, run_suite
 from bnpbench.execution.listing import Smoked, smoke_check
-from bnpbench.execution.options import Selection
+from bnpbench.execution.options import Options
 from tests.command import bnpbench, suite
 from tests.support.plugins import PLUGIN, write
 from tests.support.plugins import SUITE as OWN
@@ -40,7 +40,7 @@ LINE = PLUGIN[: PLUGIN.index("raise ArithmeticError")].count("\n") + 1  # of the
 
 def smoked(folder: Path, text: str, *only: str) -> Smoked:
     """Without any data set on the disk."""
-    return smoke_check(Selection.here(load_suite(suite(folder, text)), only=only), folder / "no data")
+    return smoke_check(Options().selection(load_suite(suite(folder, text)), only=only), folder / "no data")
 
 
 def of(found: Smoked, status: str) -> dict[str, str]:
@@ -55,7 +55,7 @@ def test_the_steps_are_those_that_a_run_begins_with(tmp_path: Path) -> None:
     ran = run_suite(load_suite(path), tmp_path / "out", device="cpu")
     cells = ran.cells[ran.cells.seed == 1].set_index("key").label
     expected = ran.epochs[ran.epochs.key.isin(cells.index)].set_index("key").train_loss
-    found = smoke_check(Selection.here(load_suite(path)))
+    found = smoke_check(Options().selection(load_suite(path)))
     assert (len(found.tried), found.cells, found.exit_code) == (3, 6, 0)
     for one in found.tried:  # keys are those of the run: its engine is eager
         assert len(one.losses) == 3
@@ -100,10 +100,10 @@ def test_a_loss_that_is_no_number_is_named_with_its_place(tmp_path: Path) -> Non
 
 def test_a_loss_may_be_a_number_for_a_step(tmp_path: Path) -> None:
     loaded = load_suite(too_long(tmp_path, "1e12"))
-    found = smoke_check(Selection.here(loaded))
+    found = smoke_check(Options().selection(loaded))
     assert found.exit_code == 1
     assert ["after the second step" in message for message in of(found, "not finite").values()] == [True]
-    assert smoke_check(Selection.here(loaded, only=("method=bn",))).exit_code == 0
+    assert smoke_check(Options(only=("method=bn",)).selection(loaded)).exit_code == 0
 
 
 def test_the_paper_s_deepest_network_with_bnp_alone(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_what_is_not_tried_is_told_with_its_reason(tmp_path: Path) -> None:
 def test_a_cell_that_raises_or_dies_is_named_and_the_others_are_tried(tmp_path: Path) -> None:
     methods = '["vanilla", "faulty", { kind = "faulty", how = "exit" }, { kind = "faulty", how = "build" }, "bnp"]'
     text = OWN[: OWN.index("method =")] + f"method = {methods}\n"
-    found = smoke_check(Selection.here(load_suite(write(tmp_path, text), allow_plugins=True)))
+    found = smoke_check(Options().selection(load_suite(write(tmp_path, text), allow_plugins=True)))
     assert [one.status for one in found.tried] == ["finite", "error", "error", "error", "finite"]
     assert found.exit_code == 3
     messages = list(of(found, "error").values())
@@ -184,5 +184,5 @@ sys.exit("torch" if "torch" in sys.modules else code)
 
 @pytest.mark.parametrize("name", LIGHT)
 def test_a_shipped_suite_begins_with_numbers(name: str) -> None:
-    found = smoke_check(Selection.here(load_suite(name)))
+    found = smoke_check(Options().selection(load_suite(name)))
     assert found.exit_code == 0, found.text()

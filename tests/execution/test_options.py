@@ -106,7 +106,7 @@ SHARED = SUITE.replace("threads = 1\n", "")
 
 
 def test_cells_are_expanded_once(tmp_path: Path) -> None:
-    selection = options.Selection.here(load_suite(suite(tmp_path)), device="cpu")
+    selection = options.Options().selection(load_suite(suite(tmp_path)), device="cpu")
     assert selection.on("cpu", selection.threads) is selection
     assert selection.whole is selection.cells
     part = options.Selection(selection.suite, "cpu", 1, only=("method=bnp",), seeds=1)

@@ -59,7 +59,7 @@ def test_streamed_images_are_rated_when_somebody_asks() -> None:
 
     asked: list[tuple[int, int]] = []
     streamed = object.__new__(Streamed)
-    streamed._batch_size = 7
+    streamed._batch_size = 7  # as its initializer, which reads files
     streamed.streams = SimpleNamespace(train=SimpleNamespace(rate=lambda *given: asked.append(given) or 5.0))  # type: ignore[assignment]
     assert asked == []
     assert (streamed.rate, streamed.rate) == (5.0, 5.0)

@@ -11,7 +11,7 @@ from bnpbench.errors import DataError, SuiteError
 from bnpbench.execution.children import ask
 from bnpbench.execution.listing import listing
 from bnpbench.execution.messages import Preflight
-from bnpbench.execution.options import Selection
+from bnpbench.execution.options import Options
 from tests.command import bnpbench
 from tests.support.plugins import PLUGIN, SUITE, write
 
@@ -133,7 +133,7 @@ def test_check_says_that_it_does_not_see_what_plugins_read(tmp_path: Path) -> No
     (tmp_path / "table.npz").write_bytes(b"")
     words, named = "files that plugins read", 'plugins = ["mine.py"]\nreads = ["table.npz"]'
     for text in (SUITE, SUITE.replace('plugins = ["mine.py"]', named)):
-        selection = Selection.here(load_suite(write(tmp_path, text), allow_plugins=True))
+        selection = Options().selection(load_suite(write(tmp_path, text), allow_plugins=True))
         told = listing(selection, tmp_path / "results")
         assert (words in told) == (text == SUITE)
         assert "left unchecked: network 'linear' (a plugin)" in told
