@@ -13,6 +13,7 @@ from bnpbench.execution.children import Child, LocalChild, ask, start_forkserver
 from bnpbench.execution.messages import Describe, Preflight, RunBlock
 from bnpbench.execution.options import Options, device_index, resolve_device
 from bnpbench.measure.step_costs import Costs
+from bnpbench.records.documents import Environment
 from bnpbench.suite import Block, Suite
 
 
@@ -28,7 +29,7 @@ class Worker:
     """
 
     name: str | None
-    environment: dict[str, Any]
+    environment: Environment
     gpu: int | None
     cores: tuple[int, ...] | None = None
 
@@ -49,7 +50,7 @@ class Executor(Protocol):
     threads: int
 
     @property
-    def environments(self) -> Sequence[dict[str, Any]]: ...
+    def environments(self) -> Sequence[Environment]: ...
 
     def workers(self) -> Sequence[Worker]:
         """Those that are there now, also the busy ones."""
@@ -87,7 +88,7 @@ class Local:
         gpu = device_index(options.device) or 0
         environment = ask(Describe(gpu))
         self.environments = [environment]
-        self.device = resolve_device(options.device, environment["hardware"]["gpus"])
+        self.device = resolve_device(options.device, environment.hardware.gpus)
         self.threads = max(len(usable_cores(environment)) // options.jobs, 1)
         shares = [share(environment, place, options.jobs) for place in range(options.jobs)]
         self._workers = [Worker(None, environment, gpu, cores) for cores in shares]
@@ -111,13 +112,13 @@ class Local:
         """The forkserver stays, for the suite that may come next; it ends with this process."""
 
 
-def usable_cores(environment: dict[str, Any]) -> list[int]:
+def usable_cores(environment: Environment) -> list[int]:
     """Numbers of the cores that a process of this environment may use, one thread each."""
-    count = environment["hardware"]["cores"]
-    return list(environment["details"].get("affinity") or range(count))[:count]
+    count = environment.hardware.cores
+    return list(environment.details.affinity or range(count))[:count]
 
 
-def share(environment: dict[str, Any], place: int, places: int) -> tuple[int, ...] | None:
+def share(environment: Environment, place: int, places: int) -> tuple[int, ...] | None:
     """The cores of one of several workers of a machine; an only one has the whole machine, unbound."""
     if places == 1:
         return None

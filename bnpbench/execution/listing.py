@@ -22,15 +22,16 @@ from bnpbench.execution.executor import modules_for, usable_cores
 from bnpbench.execution.messages import Describe, Preflight, Smoke, Tried
 from bnpbench.execution.options import Selection, check_cuda_only, resolve_device
 from bnpbench.execution.progress import duration
-from bnpbench.results import differing, read_results, telling, told
+from bnpbench.results import read_results
 from bnpbench.sites import Misfit
-from bnpbench.suite import Cell, PluginFile, Settings, Suite, misfit, unchecked
+from bnpbench.suite import Cell, PluginFile, Settings, Suite, differing, misfit, telling, told, unchecked
+from bnpbench.suite.settings import FACTS, having
 from bnpbench.text import plain
 
 ERROR = 3  # exit code, as of a run
 EAGER = {"engine": "eager", "devices": 1, "deterministic": False}
 """How every cell is tried; of several devices, one does it all with the whole batch."""
-ALIKE = {**EAGER, "seed": 1, "epochs": 1, "threads": 1}
+ALIKE = {**EAGER, **{name: FACTS[name].free for name in having("repeats")}}
 """Settings in which cells may differ whose first two steps are the same, or another draw of the same."""
 STATUSES = ("not finite", "error", "not applicable", "not tried")
 
@@ -168,7 +169,7 @@ def smoke_check(selection: Selection, data_dir: Path | None = None) -> Smoked:
     suite = selection.suite
     start_forkserver(modules_for(suite))
     environment = ask(Describe())
-    gpus = environment["hardware"]["gpus"]
+    gpus = environment.hardware.gpus
     cells = selection.on(resolve_device("auto", gpus), len(usable_cores(environment))).cells
     refused, chosen = _distinct(cells, gpus)
     names = _names([*chosen, *(cell for cell, _ in refused)])
@@ -231,7 +232,7 @@ def _seconds_an_epoch(out: Path) -> dict[str, float]:
 
 def _likeness(settings: dict[str, Any]) -> str:
     """What cells that take about the same time have in common. Not the threads: `--jobs` shares them out."""
-    kept = {name: value for name, value in settings.items() if name not in ("seed", "epochs", "threads")}
+    kept = {name: value for name, value in settings.items() if name not in having("repeats")}
     kept["optimizer"] = {name: value for name, value in settings["optimizer"].items() if name != "lr"}
     return json.dumps(kept, sort_keys=True)
 
@@ -284,7 +285,7 @@ def _names(cells: Sequence[Cell]) -> dict[str, str]:
         told_network = ", ".join([network.pop("kind"), *(f"{name} = {told(value)}" for name, value in network.items())])
         place = f"batch size {s.batch_size}, learning rate {s.optimizer.lr:g}"
         names.append(f"{cell.label}: {told_network}; {s.dataset.kind}, {place}")
-    settings = differing([cell.data for cell in cells], ("method", "seed", "epochs", "threads"))
+    settings = differing([cell.data for cell in cells], ("method", *having("repeats")))
     for path in telling(names, settings):
         names = [f"{name}, {path} = {told(value)}" for name, value in zip(names, settings[path], strict=True)]
     return {cell.key: plain(name) for cell, name in zip(cells, names, strict=True)}

@@ -13,9 +13,11 @@ from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NoReturn, TypeVar
+from typing import Any, ClassVar, Generic, NoReturn, TypeVar, cast
 
 from bnpbench.measure.step_costs import Costs
+from bnpbench.records.documents import Environment
+from bnpbench.records.rows import CellRow, EpochRow, StepRow
 from bnpbench.suite import Block, Cell
 
 Answer = TypeVar("Answer")
@@ -54,7 +56,7 @@ class Pickled(Request[Any]):
 
 
 @dataclass(frozen=True)
-class Describe(Request[dict[str, Any]]):
+class Describe(Request[Environment]):
     """Ask for the environment of the machine, as ``measure.environment.describe`` gives it.
 
     Attributes:
@@ -63,7 +65,7 @@ class Describe(Request[dict[str, Any]]):
 
     gpu: int = 0
 
-    def answer(self, tell: Tell) -> dict[str, Any]:
+    def answer(self, tell: Tell) -> Environment:
         from bnpbench.measure.environment import describe
 
         return describe(self.gpu)
@@ -195,9 +197,10 @@ class RunBlock(Request[None]):
     gpu: int
     log: str
 
-    def known(self, cell: Cell) -> dict[str, Any]:
+    def known(self, cell: Cell) -> CellRow:
         """The columns of the ``cells`` table that are known before a cell of the block runs."""
         settings = cell.settings
+        assert settings.threads != "auto"  # of a cell nothing is left at it
         return {
             "key": cell.key,
             "label": cell.label,
@@ -215,25 +218,25 @@ class RunBlock(Request[None]):
             "threads": settings.threads,
             "precision": settings.precision,
             "log": self.log,
-            **asdict(self.costs[cell.key].columns),
+            **cast(CellRow, asdict(self.costs[cell.key].columns)),
         }
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """A measured epoch: a row of the ``epochs`` table."""
+    """A measured epoch."""
 
     key: str
-    row: dict[str, Any]
+    row: EpochRow
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A cell is done, whatever its status: a row of the ``cells`` table, and its rows of ``steps``."""
+    """A cell is done, whatever its status."""
 
     key: str
-    row: dict[str, Any]
-    steps: list[dict[str, Any]] = field(default_factory=list)
+    row: CellRow
+    steps: list[StepRow] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

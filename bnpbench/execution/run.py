@@ -134,7 +134,7 @@ def _check_devices(executor: Executor, options: Options, cells: Sequence[Cell]) 
         if options.cluster is not None:
             raise DeviceError(f"devices = {devices}: on a cluster a cell has one device; take --only devices=1")
         worker = executor.workers()[0]
-        gpus = worker.environment["hardware"]["gpus"]
+        gpus = worker.environment.hardware.gpus
         demand_devices(devices, device, first=worker.gpu or 0, gpus=gpus, cores=executor.threads)
 
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +21,8 @@ from bnpbench.execution.messages import Done, Epoch, Finished, Message, Note, Re
 from bnpbench.execution.options import Options
 from bnpbench.execution.progress import Progress
 from bnpbench.files import appending
+from bnpbench.records.documents import Environment, SuiteRecord
+from bnpbench.records.rows import CellRow, EpochRow, StepRow
 from bnpbench.results import FINISHED, Store
 from bnpbench.results.store import writing
 from bnpbench.statistics.intervals import outliers
@@ -33,8 +35,6 @@ PARTIAL_SECONDS = 1.0  # of epochs that need not be on the disk yet
 PARTIAL_SHARE = 0.05  # of the time that writing them again and again may take
 LOSSES = 3  # of its worker, and a block is given up: it may be what takes the machine down
 
-Row = dict[str, Any]
-
 
 class Stores:
     """The results of a suite, by environment.
@@ -45,9 +45,9 @@ class Stores:
         environments: of the workers that are there at the start; equal ones share a folder.
     """
 
-    def __init__(self, out: Path, suite: str, environments: Iterable[Mapping[str, Any]]) -> None:
+    def __init__(self, out: Path, suite: str, environments: Iterable[Environment]) -> None:
         self.out, self.suite = out, suite
-        self.by_id = {str(e["id"]): Store(out, suite, e) for e in environments}
+        self.by_id = {e.id: Store(out, suite, e) for e in environments}
 
     @property
     def first(self) -> Store:
@@ -58,7 +58,7 @@ class Stores:
         for store in self.by_id.values():
             store.create()
 
-    def refuse_newer(self, cells: Iterable[Cell], document: Mapping[str, Any]) -> None:
+    def refuse_newer(self, cells: Iterable[Cell], document: SuiteRecord) -> None:
         """Raises ResultsError where a newer bnpbench wrote what a run of these cells would write over.
 
         Args:
@@ -70,12 +70,11 @@ class Stores:
         for store in self.by_id.values():
             store.refuse_newer(keys)
 
-    def of(self, environment: Mapping[str, Any]) -> Store:
+    def of(self, environment: Environment) -> Store:
         """The store of an environment; it is made where a late worker brings a new one. Raises ResultsError."""
-        name = str(environment["id"])
-        if name not in self.by_id:
-            self.by_id[name] = Store(self.out, self.suite, environment).create()
-        return self.by_id[name]
+        if environment.id not in self.by_id:
+            self.by_id[environment.id] = Store(self.out, self.suite, environment).create()
+        return self.by_id[environment.id]
 
     def finished(self, block: Block) -> bool:
         """Whether the block was measured in one of the environments."""
@@ -104,9 +103,9 @@ class Job:
     piece: tuple[Cell, ...] = ()
     deadline: float | None = None
     unwritten_until: float = 0.0
-    epochs: dict[str, list[Row]] = field(default_factory=dict)
-    steps: dict[str, list[Row]] = field(default_factory=dict)
-    records: dict[str, Row] = field(default_factory=dict)
+    epochs: dict[str, list[EpochRow]] = field(default_factory=dict)
+    steps: dict[str, list[StepRow]] = field(default_factory=dict)
+    records: dict[str, CellRow] = field(default_factory=dict)
     answered: bool = False
 
     @property
@@ -145,7 +144,7 @@ class Sweep:
         executor: Executor,
         options: Options,
         costs: dict[str, Any],
-        provenance: Row,
+        provenance: CellRow,
         progress: Progress,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -348,7 +347,7 @@ class Sweep:
             job.store.write_block(records, job.epochs, job.steps, over_finished=over_finished)
             job.release.close()
 
-    def _bare_record(self, job: Job, cell: Cell, status: str, message: str) -> Row:
+    def _bare_record(self, job: Job, cell: Cell, status: str, message: str) -> CellRow:
         """The row of a cell whose process could not write it."""
         now = datetime.now(UTC)
         return {

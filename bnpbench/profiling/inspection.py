@@ -43,7 +43,7 @@ def choose(suite: Suite, only: Sequence[str], methods: Sequence[str], device: st
     check_device(device, f"--device {device}")
     start_forkserver()
     environment = ask(Describe(device_index(device) or 0))
-    kind = resolve_device(device, environment["hardware"]["gpus"])
+    kind = resolve_device(device, environment.hardware.gpus)
     threads = len(usable_cores(environment))
     found: list[Cell] = []
     for filters in [[*only, f"method={method}"] for method in methods] or [list(only)]:

@@ -10,6 +10,7 @@ import pytest
 from bnpbench import load_suite
 from bnpbench.errors import BnpbenchError, SuiteError
 from bnpbench.profiling import inspection
+from bnpbench.records.documents import Environment
 from tests.command import SUITE, suite
 
 TUNED = SUITE.replace("threads = 1", "threads = 1\nvalidation = 0.1") + (
@@ -43,7 +44,7 @@ def test_cells_that_are_left_out_or_come_later_count(tmp_path: Path) -> None:
 
 def test_profile_says_how_to_choose_one_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspection, "start_forkserver", lambda: None)
-    monkeypatch.setattr(inspection, "ask", lambda request: {"hardware": {"gpus": 0, "cores": 1}, "details": {}})
+    monkeypatch.setattr(inspection, "ask", lambda request: Environment(id="x"))
     with pytest.raises(BnpbenchError, match=r"2 match: .* --only method=bnp --only batch_size=16$"):
         inspection.choose(load_suite(suite(tmp_path)), [], [], "cpu")
 

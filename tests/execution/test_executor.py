@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from bnpbench.execution.executor import share, usable_cores
+from bnpbench.records.documents import Details, Environment, Hardware
 
 
 @pytest.mark.regression
 def test_a_process_uses_the_cores_that_it_may() -> None:
     def cores(affinity: list[int] | None) -> list[int]:
-        return usable_cores({"hardware": {"cores": 4}, "details": {"affinity": affinity}})
+        return usable_cores(Environment(id="x", hardware=Hardware(cores=4), details=Details(affinity=affinity)))
 
     assert cores(None) == [0, 1, 2, 3]
     assert cores([2]) == [2]
@@ -30,5 +31,5 @@ def test_a_process_uses_the_cores_that_it_may() -> None:
 def test_the_cores_of_a_machine_are_shared_out(
     cores: int, affinity: list[int] | None, places: int, shares: list[tuple[int, ...] | None]
 ) -> None:
-    environment = {"hardware": {"cores": cores}, "details": {"affinity": affinity}}
+    environment = Environment(id="x", hardware=Hardware(cores=cores), details=Details(affinity=affinity))
     assert [share(environment, place, places) for place in range(places)] == shares

@@ -63,7 +63,7 @@ def test_each_request_names_who_answers_it() -> None:
         module, _, function = cls.answered_by.partition(":")
         assert callable(getattr(import_module(module), function))
     assert Preflight((), None, offline=True).answer(lambda message: None) == {}
-    assert Describe().answer(lambda message: None)["hardware"]["cores"] >= 1
+    assert Describe().answer(lambda message: None).hardware.cores >= 1
 
 
 def test_what_is_pickled_already_arrives_as_the_request() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from bnpbench.suite import AtEpoch, AtEpochs, Suite
+from bnpbench.suite import Suite
+from bnpbench.suite.document import AtEpoch, AtEpochs
 from tests.support.suite_texts import CLAIM, SMALL, changed
 
 Load = Callable[[str], Suite]
@@ -17,7 +18,7 @@ Load = Callable[[str], Suite]
 def document(suite: Suite, **options: Any) -> dict[str, Any]:
     """What suite.json would hold, there and back."""
     cells = suite.cells(device="cpu", threads=1, **options)
-    return json.loads(json.dumps(suite.document(cells, epochs=options.get("epochs"))))  # type: ignore[no-any-return]
+    return json.loads(json.dumps(suite.document(cells, epochs=options.get("epochs")).document()))  # type: ignore[no-any-return]
 
 
 def picked(suite: Suite) -> list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:

@@ -14,6 +14,7 @@ from bnpbench.execution.preflight import preflight
 from bnpbench.execution.progress import Progress
 from bnpbench.execution.run import execute
 from bnpbench.measure.step_costs import Costs
+from bnpbench.records.documents import Environment
 from bnpbench.results import Results, read_results
 from bnpbench.suite import Suite
 from tests.support.made_results import ENVIRONMENT
@@ -68,7 +69,7 @@ class InProcess:
 
     def __init__(
         self,
-        environment: dict[str, Any],
+        environment: Environment,
         run: Callable[[RunBlock, Tell], None] = measured,
         costs: Callable[[Costs], Costs] = lambda costs: costs,
     ) -> None:

@@ -26,6 +26,7 @@ from bnpbench.execution.options import Options
 from bnpbench.execution.progress import Progress
 from bnpbench.files import appending, fresh
 from bnpbench.measure.step_costs import Costs
+from bnpbench.records.documents import Environment
 from bnpbench.suite import Suite
 
 ALIKE = ("bnpbench", "torch")  # packages of which workers must have the run's own version
@@ -73,7 +74,7 @@ class RemoteWorker(Worker):
 
     def shares_cores(self, other: RemoteWorker) -> bool:
         """Whether both are on one machine, as different nodes that know nothing of each other."""
-        mine, theirs = (set(worker.environment["details"]["affinity"] or ()) for worker in (self, other))
+        mine, theirs = (set(worker.environment.details.affinity or ()) for worker in (self, other))
         return self.boot == other.boot and self.place.node != other.place.node and bool(mine & theirs)
 
     @property
@@ -145,7 +146,7 @@ class Cluster:
             raise
 
     @property
-    def environments(self) -> Sequence[dict[str, Any]]:
+    def environments(self) -> Sequence[Environment]:
         return [worker.environment for worker in self.there]
 
     def workers(self) -> Sequence[Worker]:
@@ -275,7 +276,7 @@ class Cluster:
         actor = self.ray.place(place.node, cpus if cpus < 1 else int(cpus), gpus, Host, self.modules, self.plugins)
         description: Description = self.ray.ask(actor, "describe").result()
         environment = description.environment
-        if place.gpu and (description.gpu is None or description.gpu >= environment["hardware"]["gpus"]):
+        if place.gpu and (description.gpu is None or description.gpu >= environment.hardware.gpus):
             raise DeviceError(f"{place.name}: Ray counts a GPU there, torch sees no such CUDA device")
         worker = RemoteWorker(
             name=place.name,

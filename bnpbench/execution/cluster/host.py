@@ -19,6 +19,7 @@ from bnpbench.execution.child import shorten
 from bnpbench.execution.children import LocalChild, ask, start_forkserver, stop_forkserver
 from bnpbench.execution.messages import Describe, Done, Pickled, Refused
 from bnpbench.files import private_folder
+from bnpbench.records.documents import Environment
 from bnpbench.suite import PluginFile
 
 RAYS = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")  # what Ray sets for an actor; a local run has the machine's own
@@ -37,7 +38,7 @@ class Description:
         folder: where its processes keep checkpoints.
     """
 
-    environment: dict[str, Any]
+    environment: Environment
     gpu: int | None
     boot: str
     folder: Path
