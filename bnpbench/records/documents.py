@@ -15,6 +15,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    FailFast,
     Field,
     ValidationError,
     ValidationInfo,
@@ -175,7 +176,7 @@ class MeasureRecord(Record):
     """How the cells were measured, see ``suite.document.Measure``."""
 
     place = "suite.measure"
-    interleave: Annotated[list[str] | None, OrNone] = None
+    interleave: Annotated[list[str], FailFast(), _else(list)] = []
     warmup_epochs: Number = None
     interval: Number = None
     max_epochs: Number = None
@@ -197,7 +198,7 @@ class ReferenceRecord(Record):
     cell: JSON = None
     value: Number = None
     source: Text = None
-    cells: list[str]
+    cells: Annotated[list[str], FailFast()]
 
 
 def _a_number(value: float) -> float:
@@ -225,13 +226,23 @@ class SideRecord(Record):
     at: JSON = None
 
 
+def _all_text(table: dict[str, JSON]) -> dict[str, JSON]:
+    if not all(isinstance(value, str) for value in table.values()):
+        raise ValueError("a key is not a text")
+    return table
+
+
+Keys = Annotated[dict[str, JSON], AfterValidator(_all_text)]
+"""Seed → key."""
+
+
 class CombinationRecord(Record):
-    """One verdict of a claim: seed → key of the cells of both sides."""
+    """One verdict of a claim: the cells of both sides."""
 
     place = "suite.claims.combinations"
     where: dict[str, JSON] | None = None
-    left: dict[str, str]
-    right: dict[str, str] | None = None
+    left: Keys
+    right: Keys | None = None
 
 
 class ClaimRecord(Record):
@@ -246,7 +257,7 @@ class ClaimRecord(Record):
     left: SideRecord
     right: SideRecord | None = None
     where: dict[str, JSON] | None = None
-    combinations: list[CombinationRecord]
+    combinations: Annotated[list[CombinationRecord], FailFast()]
 
     @model_validator(mode="after")
     def _one_side_or_two(self) -> Self:
@@ -254,6 +265,9 @@ class ClaimRecord(Record):
         if any((right is None) != (self.question == "value") for right in rights):
             raise ValueError("a value has one side, a difference or a ratio two")
         return self
+
+
+Claimed = Annotated[ClaimRecord | dict[str, JSON], Field(union_mode="left_to_right")]
 
 
 class SelectRecord(Record):
@@ -302,14 +316,14 @@ class SuiteRecord(Record):
     description: Text = None
     bnpbench: Text = None
     measure: Annotated[MeasureRecord, BeforeValidator(lambda table: table or {})] = MeasureRecord()
-    targets: list[int | float] = []
-    references: list[ReferenceRecord] = []
-    claims: list[Annotated[ClaimRecord | dict[str, JSON], Field(union_mode="left_to_right")]] = []
+    targets: Annotated[list[int | float], FailFast()] = []
+    references: Annotated[list[ReferenceRecord], FailFast()] = []
+    claims: Annotated[list[Claimed], FailFast()] = []
     select: Annotated[SelectRecord | None, OrNone] = None
     probe: Annotated[dict[str, JSON] | None, OrNone] = None
     shortened: ShortenedRecord | None = None
     inks: Annotated[dict[str, JSON] | None, OrNone] = None
-    cells: list[CellRecord] = []
+    cells: Annotated[list[CellRecord], FailFast()] = []
 
     @model_validator(mode="after")
     def _has_a_name(self) -> Self:
