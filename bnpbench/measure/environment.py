@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
@@ -16,6 +15,7 @@ import torch
 from bnpbench.measure import rates
 from bnpbench.measure.measurement import MEASUREMENT
 from bnpbench.records.documents import Details, Environment, Hardware, Software
+from bnpbench.text import short_hash
 
 
 def describe(gpu: int = 0) -> Environment:
@@ -43,8 +43,7 @@ def describe(gpu: int = 0) -> Environment:
         blas="mkl" if torch.backends.mkl.is_available() else "other",
     )
     deciding = hardware.document() | software.model_dump(include={"torch", "cuda", "driver"})
-    digest = hashlib.sha256(json.dumps(deciding | {"measurement": MEASUREMENT}, sort_keys=True).encode())
-    identity = digest.hexdigest()[:12]
+    identity = short_hash(json.dumps(deciding | {"measurement": MEASUREMENT}, sort_keys=True))
     return Environment(
         id=identity,
         hardware=hardware,

@@ -8,7 +8,6 @@ names the reason.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import stat
@@ -165,11 +164,6 @@ def refuse_newer(path: Path) -> None:
     except Exception:  # bytes from anywhere, as in ``read_part``
         return
     _check_newer(metadata)
-
-
-def key_of(canonical: str) -> str:
-    """A cell's key: the first 12 hex digits of the SHA-256 of its canonical JSON."""
-    return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 
 def promised_rows(metadata: Mapping[str, str]) -> dict[str, int]:

@@ -54,7 +54,7 @@ def line_of(text: str, path: KeyPath) -> int | None:
     return next(n for n in range(start, ends[low]) if lines[n].strip() and not lines[n].lstrip().startswith("#")) + 1
 
 
-def contains(document: object, path: KeyPath) -> bool:
+def contains(document: Any, path: KeyPath) -> bool:
     """Whether the document has a value at ``path``; what lies below a plain value counts as there."""
     for key in path:
         if isinstance(document, dict):
