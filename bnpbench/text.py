@@ -1,7 +1,8 @@
-"""Numbers as text, and text made harmless for the place it goes to."""
+"""Numbers as text, a hash of text, and text made harmless for the place it goes to."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 import unicodedata
@@ -49,6 +50,11 @@ def span(numbers: Iterable[int]) -> str:
         else:
             runs.append([number, number])
     return ", ".join(str(a) if a == b else f"{a}{DASH}{b}" for a, b in runs)
+
+
+def short_hash(text: str) -> str:
+    """The first 12 hex digits of its SHA-256: what cells, blocks and environments are known by."""
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def some(names: Iterable[str], most: int = 5) -> str:

@@ -25,6 +25,10 @@ BESIDE = {  # tests of no one module, files and folders, and what they are of
     "cli/test_streams.py": "streams that are closed or full, for whole commands",
     "cuda/": "whatever needs a GPU",
     "docs/": "the how-to pages, followed",
+    "execution/test_fake_clock.py": "a whole suite whose numbers are known beforehand",
+    "execution/test_imagenet_run.py": "a run on streamed images",
+    "execution/test_select.py": "runs that choose a value by their trials",
+    "execution/test_strange_folders.py": "runs in a stranger's folder",
     "report/figures/test_strange_numbers.py": "figures and page of a stranger's results",
     "report/render/test_page_browser.py": "the page in a browser",
     "report/test_strangers.py": "reports of a stranger's results",
@@ -35,7 +39,6 @@ BESIDE = {  # tests of no one module, files and folders, and what they are of
     "training/test_readings_of_batch_norm.py": "the paper's batch normalization, from its formulas",
     "unchanged/": "keys, reports, codes and words as they were",
 }
-UNSORTED = ("execution/", "results/")  # rooms whose tests stand under other names yet
 PRIVATE_NAMES = 15
 
 
@@ -87,13 +90,13 @@ def test_what_has_logic(text: str, logic: bool) -> None:
 def test_every_module_with_logic_has_a_test_file() -> None:
     wanted = {place_of(path) for path, tree in trees("bnpbench") if has_logic(tree)}
     lacking = sorted(str(path) for path in wanted if not (ROOT / "tests" / path).is_file())
-    assert [path for path in lacking if not path.startswith(UNSORTED)] == []
+    assert lacking == []
 
 
 def test_every_test_file_is_of_a_module_or_says_what_it_is_of() -> None:
     modules = {place_of(path) for path, _ in trees("bnpbench")}
     beside = {str(path) for path, _ in trees("tests") if path.name.startswith("test_") and path not in modules}
-    assert sorted(path for path in beside if not path.startswith((*BESIDE, *UNSORTED))) == []
+    assert sorted(path for path in beside if not path.startswith(tuple(BESIDE))) == []
     assert [place for place in BESIDE if not any(path.startswith(place) for path in beside)] == []
 
 

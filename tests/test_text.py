@@ -6,7 +6,6 @@ import math
 
 import pytest
 
-from bnpbench.results import told
 from bnpbench.text import csv_cell, markdown, significant, span
 
 
@@ -34,8 +33,4 @@ def test_significant_digits(value: float, text: str) -> None:
 
 def test_small_words() -> None:
     assert span([3, 1, 2, 5]) == "1–3, 5"
-    assert told({"kind": "sgd", "lr": 0.1, "warmup": None}) == "{kind = sgd, lr = 0.1}"
-    assert told({"kind": "glorot"}) == "glorot"
-    assert told([True, None]) == "[true, none]"
-    assert told([[32] * 8, [32] * 4, [1, 2, 3, 4, 5]]) == "[[32] * 8, [32, 32, 32, 32], [1, 2, 3, 4, 5]]"
     assert markdown("a\\|b") == "a\\\\\\|b"

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bnpbench.cli.output import from_home
 
 if TYPE_CHECKING:
-    from bnpbench.execution.listing import Built
-    from bnpbench.execution.smoke_check import Smoked
+    from bnpbench.execution.listing import Built, Smoked
 
 
 def check(
@@ -51,7 +50,9 @@ def check(
     import json
 
     from bnpbench.errors import BnpbenchError
-    from bnpbench.execution.listing import listing
+    from bnpbench.execution.listing import build as built
+    from bnpbench.execution.listing import listing, smoke_check
+    from bnpbench.execution.options import Options
     from bnpbench.suite import json_schema as schema
     from bnpbench.suite import load_suite
 
@@ -61,18 +62,15 @@ def check(
     if not suites:
         raise BnpbenchError("check: name a suite file or a shipped suite, or give --json-schema")
     loaded = [load_suite(suite, allow_plugins=allow_plugins) for suite in suites]
-    cells: dict[str, Any] = {"only": tuple(only or ()), "seeds": seeds}
-    for suite in loaded:
-        print(listing(suite, out, epochs=epochs, **cells))
+    asked = Options(only=tuple(only or ()), seeds=seeds, epochs=epochs)
+    selections = [asked.selection(suite) for suite in loaded]
+    for selection in selections:
+        print(listing(selection, out))
     found: list[Built | Smoked] = []
     if build:
-        from bnpbench.execution.listing import build as build_cells
-
-        found += [build_cells(suite, data_dir, **cells) for suite in loaded]
+        found += [built(selection, data_dir) for selection in selections]
     if smoke:
-        from bnpbench.execution.smoke_check import smoke_check
-
-        found += [smoke_check(suite, data_dir, **cells) for suite in loaded]
+        found += [smoke_check(selection, data_dir) for selection in selections]
     for one in found:
         print(f"\n{one.text()}")
     return max((one.exit_code for one in found), default=0)

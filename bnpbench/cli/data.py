@@ -18,9 +18,8 @@ def listing(context: typer.Context, data_dir: DataDir = None) -> None:
     """List the data sets: what is there, where, and how to get the others."""
     if context.invoked_subcommand is None:
         from bnpbench.cli.output import write
-        from bnpbench.execution.data import listing as text
 
-        write(text(data_dir), None)
+        write(overview(data_dir), None)
 
 
 @data.command()
@@ -29,6 +28,27 @@ def get(
     data_dir: DataDir = None,
 ) -> None:
     """Fetch a data set into the data folder."""
-    from bnpbench.execution import data
+    from bnpbench.datasets import storage
+    from bnpbench.registry import built_in
 
-    print(data.get(name, data_dir))
+    root = storage.root(data_dir)
+    built_in().dataset(name).fetch(root, replace=True)
+    print(f"{name} is under {root}")
+
+
+def overview(data_dir: Path | None) -> str:
+    """A line for each data set: its name, whether it is there and whole, and where it comes from."""
+    from bnpbench.datasets import storage
+    from bnpbench.datasets.base import DatasetPlugin
+    from bnpbench.registry import built_in
+
+    root = storage.root(data_dir)
+    lines = [f"data folder: {root} (--data-dir, BNPBENCH_DATA, or the user's cache folder)", ""]
+    for name, dataset in built_in().kinds(DatasetPlugin).items():
+        missing = dataset.missing(root)
+        damaged = None if missing else dataset.damaged(root)
+        state = "missing" if missing else "damaged" if damaged else "there"
+        how = f"; fetch it with: bnpbench data get {name}" if missing and dataset.downloadable else ""
+        lines.append(f"{name:14} {state:8} {dataset.whence()}{how}")
+        lines += [f"{'':23} {damaged}"] if damaged else []
+    return "\n".join(lines)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bnpbench.errors import BnpbenchError
+
+if TYPE_CHECKING:
+    from bnpbench.records.documents import Rates
 
 UNITS = {"bandwidth": (1e9, "GB/s"), "operators": (1e3, "thousand a second")}
 PRODUCTS = (1e9, "GFLOP/s")
@@ -25,12 +28,13 @@ def env(
 
     environment = describe()
     if measure:
-        environment["rates"] = rates.measure()
+        found = rates.measure()
+        environment = environment.model_copy(update={"rates": found})
         try:
-            rates.keep(environment["id"], environment["rates"])
+            rates.keep(environment.id, found)
         except OSError as error:
             raise BnpbenchError(f"the rates cannot be kept in the cache folder: {error}") from error
-    for line in [*_lines({k: v for k, v in environment.items() if k != "rates"}), *_rates(environment["rates"])]:
+    for line in [*_lines(environment.model_dump(exclude={"rates"})), *_rates(environment.rates)]:
         print(line)
     return 0
 
@@ -45,14 +49,14 @@ def _lines(table: dict[str, Any], indent: str = "") -> list[str]:
     return lines
 
 
-def _rates(found: dict[str, Any] | None) -> list[str]:
+def _rates(found: Rates | None) -> list[str]:
     if found is None:
         return ["rates: not measured; `bnpbench env --measure` does, and later runs record them"]
-    lines = [f"rates, measured {found['measured']}:", *(f"  by {name}" for name in found["libraries"])]
-    for rate in found["rates"]:
-        scale, unit = UNITS.get(rate["quantity"], PRODUCTS)
-        threads = "" if rate["threads"] is None else f", {rate['threads']} thread{'' if rate['threads'] == 1 else 's'}"
-        middle, low, high = (f"{rate[name] / scale:,.1f}" for name in ("median", "low", "high"))
-        spread = f"({low} to {high}, {rate['repetitions']} times)"
-        lines.append(f"  {rate['device']}{threads}: {rate['quantity']} {middle} {unit} {spread}")
+    lines = [f"rates, measured {found.measured}:", *(f"  by {name}" for name in found.libraries)]
+    for rate in filter(None, found.rates):
+        scale, unit = UNITS.get(rate.quantity, PRODUCTS)
+        threads = "" if rate.threads is None else f", {rate.threads} thread{'' if rate.threads == 1 else 's'}"
+        middle, low, high = (f"{number / scale:,.1f}" for number in (rate.median, rate.low, rate.high))
+        spread = f"({low} to {high}, {rate.repetitions} times)"
+        lines.append(f"  {rate.device}{threads}: {rate.quantity} {middle} {unit} {spread}")
     return lines

@@ -25,10 +25,10 @@ def from_home(value: Path | list[Path] | None) -> Path | list[Path] | None:
 
 
 def tell_unknown(*results: Results) -> None:
-    """Say once on stderr which columns were not read."""
+    """Say once on stderr which columns, and fields of documents, were not read."""
     if names := sorted({name for one in results for name in one.unknown}):
-        told = f"columns that this version does not know are left out: {some(names)}; another version wrote them"
-        print(f"bnpbench: warning: {told}", file=sys.stderr)
+        told = f"columns or fields that this version does not know are left out: {some(names)}"
+        print(f"bnpbench: warning: {told}; another version wrote them", file=sys.stderr)
 
 
 def tell_damaged(*results: Results) -> None:

@@ -44,7 +44,7 @@ def profile(
 
     By phase and by operator, one method or several side by side."""
     from bnpbench.cli.output import make_folder
-    from bnpbench.execution.precheck import device_index
+    from bnpbench.execution.options import device_index
     from bnpbench.profiling import inspection
     from bnpbench.report.render.text import RENDERERS
     from bnpbench.suite import load_suite

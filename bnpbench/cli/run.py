@@ -48,8 +48,8 @@ def run(
     """Run suites and print their report.
 
     What is finished is kept and not run again."""
-    from bnpbench.execution.options import Options
-    from bnpbench.execution.run import check, execute
+    from bnpbench.execution.options import Options, check
+    from bnpbench.execution.run import execute
     from bnpbench.report import claims_exit_code, render, verdicts
     from bnpbench.results import read_results
     from bnpbench.suite import load_suite
@@ -69,17 +69,16 @@ def run(
         shard=_shard(shard),
         cluster=cluster,
     )
-    for suite in loaded:
-        check(suite, options)
-    outcomes = [execute(suite, options, _progress(quiet)) for suite in loaded]
+    selections = [check(suite, options) for suite in loaded]  # of all suites, before the first is run
+    ran = [execute(selection, options, _progress(quiet)) for selection in selections]
     results = read_results(out).of_suites([suite.name for suite in loaded])
     tell_unknown(results)
     print(render(results))
-    if any(outcome.failed for outcome in outcomes):
+    if any(one.failed for one in ran):
         return SOME_FAILED
     if not fail_on_claims:
         return 0
-    here = {suite.name: outcome.environments for suite, outcome in zip(loaded, outcomes, strict=True)}
+    here = {suite.name: one.environments for suite, one in zip(loaded, ran, strict=True)}
     return claims_exit_code(one for one in verdicts(results) if one.environment in here[one.suite])
 
 
@@ -94,8 +93,8 @@ def _shard(text: str | None) -> tuple[int, int] | None:
 
 
 def _progress(quiet: bool) -> Progress:
-    from bnpbench.execution.progress import Lines, Live, Silent
+    from bnpbench.execution.progress import Lines, Live, Progress
 
     if quiet:
-        return Silent()
+        return Progress()
     return Live() if sys.stderr.isatty() else Lines()

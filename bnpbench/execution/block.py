@@ -5,29 +5,29 @@ from __future__ import annotations
 import math
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 
 from bnpbench.datasets import storage
-from bnpbench.execution.columns import identity
-from bnpbench.execution.messages import FAILED, Epoch, Finished, Message, Note, RunBlock
-from bnpbench.execution.process import configure, failure, random_state, set_random_state
+from bnpbench.execution.child import configure, failure
+from bnpbench.execution.messages import FAILED, Epoch, Finished, Note, RunBlock, Tell
 from bnpbench.measure import machine
 from bnpbench.measure.conditioning import Probe
 from bnpbench.measure.machine import DeviceMemory
 from bnpbench.measure.step_costs import Costs
+from bnpbench.records.rows import CellRow, EpochRow, StepRow
 from bnpbench.suite import Cell
 from bnpbench.training import state
 from bnpbench.training.engines import Preparation
 from bnpbench.training.examples import Examples, Streamed, data_key, examples_of
 from bnpbench.training.parallel import Group
-from bnpbench.training.trainer import Row, Trainer, diverged
+from bnpbench.training.trainer import Trainer, diverged
 
 CHECKPOINT_SECONDS = 1.0  # training that a crash may cost; a checkpoint takes some milliseconds
 
@@ -43,8 +43,8 @@ class Member:
     status: str | None = None
     message: str | None = None
     stopped_by: str | None = None
-    rows: list[Row] = field(default_factory=list)
-    probed: list[Row] = field(default_factory=list)
+    rows: list[EpochRow] = field(default_factory=list)
+    probed: list[StepRow] = field(default_factory=list)
     train_examples: int | None = None
     last_batch: int | None = None
     setup_seconds: float = 0.0
@@ -67,7 +67,7 @@ class Member:
             self.probed, self.trainer = [{"key": self.cell.key, **row} for row in self.trainer.probed], None
 
 
-def run_block(request: RunBlock, emit: Callable[[Message], None], group: Group | None = None) -> None:
+def run_block(request: RunBlock, emit: Tell, group: Group | None = None) -> None:
     """Set this process up for the request's cells and measure them; see ``BlockRun``."""
     configure(request.cells[0].settings, request.gpu + (group.rank if group else 0), request.cores)
     BlockRun(request, emit, group).run()
@@ -97,7 +97,7 @@ class BlockRun:
     def __init__(
         self,
         request: RunBlock,
-        emit: Callable[[Message], None],
+        emit: Tell,
         group: Group | None = None,
         *,
         make_trainer: Callable[..., Trainer] = Trainer,
@@ -294,9 +294,10 @@ class BlockRun:
             self.checkpoint(member).with_name(f".{self.request.block.id}.tmp"),  # as ``Store.checkpoint_temporary``
         )
 
-    def record(self, member: Member) -> Row:
-        """The cell's row of the ``cells`` table."""
-        cell = member.cell
+    def record(self, member: Member) -> CellRow:
+        """The cell's row."""
+        cell, engine = member.cell, member.engine
+        assert member.status is not None
         peak: int | None = None
         if self.device.type == "cuda":
             peak = member.memory.peak
@@ -305,20 +306,19 @@ class BlockRun:
         if peak is not None and member.status not in FAILED:  # else the other ranks may be waiting elsewhere
             peak = int(self.group.largest(peak))
         return {
-            **identity(cell, self.request.block, member.costs.columns),
+            **self.request.known(cell),
             "status": member.status,
             "message": member.message,
-            "log": self.request.log,
             "peak_memory_bytes": peak,
-            "energy_joules": total(member.rows, "energy_joules"),
+            "energy_joules": total([row["energy_joules"] for row in member.rows]),
             "setup_seconds": member.setup_seconds,
             "warmup_seconds": member.warmup_seconds,
             "compile_seconds": member.compile_seconds,
             "wall_seconds": member.wall_seconds,
             "stopped_by": member.stopped_by,
-            "engine_active": member.engine and member.engine.active,
-            "cache_hits": member.engine and member.engine.cache_hits,
-            "cache_misses": member.engine and member.engine.cache_misses,
+            "engine_active": engine.active if engine else None,
+            "cache_hits": engine.cache_hits if engine else None,
+            "cache_misses": engine.cache_misses if engine else None,
             "train_examples": member.train_examples,
             "last_batch": member.last_batch,
             "clock_mhz_before": member.clock_mhz_before,
@@ -329,7 +329,7 @@ class BlockRun:
         }
 
 
-def checked_rows(rows: Any, key: str) -> list[Row]:
+def checked_rows(rows: Iterable[Mapping[str, object]], key: str) -> list[EpochRow]:
     """The epochs of a checkpoint.
 
     Raises:
@@ -345,20 +345,33 @@ def checked_rows(rows: Any, key: str) -> list[Row]:
         if (row.get("key"), row.get("epoch")) != (key, epoch) or not told:
             raise state.DamagedState(f"it does not tell epoch {epoch} of this cell")
     table_of(found, EPOCHS)
-    return found
+    return cast(list[EpochRow], found)
 
 
-def checked_probed(rows: Any, key: str) -> list[Row]:
+def checked_probed(rows: Iterable[Mapping[str, object]], key: str) -> list[StepRow]:
     """What a checkpoint tells of steps. Raises ValueError, TypeError or OverflowError where these are no such rows."""
     from bnpbench.results.part import table_of
     from bnpbench.results.schema import STEPS
 
     found = [dict(row) for row in rows]
     table_of([{"key": key, **row} for row in found], STEPS)
-    return found
+    return cast(list[StepRow], found)
 
 
-def total(rows: list[Row], column: str) -> float | None:
-    """Sum of a column, null if any value of it is."""
-    values = [row[column] for row in rows]
-    return sum(values) if values and None not in values else None
+def total(values: Sequence[float | None]) -> float | None:
+    """Their sum; None if any is, or there is none."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+def random_state() -> dict[str, Any]:
+    """The process-wide random states of torch."""
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else []
+    return {"cpu": torch.get_rng_state(), "cuda": cuda}
+
+
+def set_random_state(taken: dict[str, Any]) -> None:
+    """Put back what ``random_state`` gave."""
+    torch.set_rng_state(taken["cpu"])
+    if taken["cuda"]:
+        torch.cuda.set_rng_state_all(taken["cuda"])

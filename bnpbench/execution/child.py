@@ -1,9 +1,10 @@
-"""The child's side: prepares the process and answers one request."""
+"""The child's side: its process is prepared, answers one request and ends; torch is imported by what needs it."""
 
 from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
 import os
 import pickle
 import signal
@@ -14,13 +15,15 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
-from bnpbench.errors import BnpbenchError, ResultsError, refused
+import psutil
+
+from bnpbench.errors import BnpbenchError, NotApplicable, ResultsError, refused
 from bnpbench.execution.interruption import watch_parent
-from bnpbench.execution.messages import Describe, Done, Preflight, Profile, Refused, Request, RunBlock, Smoke
-from bnpbench.execution.pipe import Outbox
+from bnpbench.execution.messages import Done, Outbox, Refused, Request
 from bnpbench.files import appending
 from bnpbench.streams import unfailing
-from bnpbench.suite import PluginFile, load_plugins
+from bnpbench.suite import PluginFile, Settings, load_plugins
+from bnpbench.suite.plugins import place_of
 
 FAULT = 70  # exit code of a child that met an error of a kind that nobody foresaw
 LOG_BYTES = 2**20  # that a log may hold; of a longer one the beginning and the end stay
@@ -31,53 +34,26 @@ def serve(pipe: connection.Connection, pickled: bytes, plugins: tuple[PluginFile
 
     The request may hold options that a plugin defines, so the plugins are loaded before it is read.
 
-    What the machine refuses is an answer too, but to a block: that costs its cells, as any other error does, which is
+    What the machine refuses is an answer too, unless it costs the request's cells, as any other error does, which is
     printed to the log and ends the process with the exit code FAULT.
     """
-    request, channel = None, Outbox(pipe)
+    request: Request[Any] | None = None
+    outbox = Outbox(pipe)
     try:
         _prepare(log)
         if plugins:
             load_plugins(plugins)  # their modules, by which the request's classes are found
         request = pickle.loads(pickled)
-        channel.send(Done(answer(channel, request)))
+        assert request is not None
+        outbox.send(Done(request.answer(outbox.send)))
     except BnpbenchError as error:
-        channel.send(Refused(error))
+        outbox.send(Refused(error))
     except BaseException as error:
         traceback.print_exc()
-        refusal = None if isinstance(request, RunBlock) else refused(error)
+        refusal = None if request is not None and request.costs_its_cells else refused(error)
         if refusal is not None:
-            channel.send(Refused(refusal))
+            outbox.send(Refused(refusal))
         os._exit(FAULT)
-
-
-def answer(channel: Outbox, request: Request[Any]) -> Any:
-    """What a request asks for; sends messages on the way."""
-    match request:
-        case Describe(gpu):
-            from bnpbench.measure.environment import describe
-
-            return describe(gpu)
-        case Preflight():
-            from bnpbench.execution.preflight import preflight
-
-            return preflight(request)
-        case Smoke():
-            from bnpbench.execution.smoke import smoke
-
-            return smoke(request, channel.send)
-        case Profile():
-            from bnpbench.profiling.phases import profile
-
-            return profile(request)
-        case RunBlock():
-            if request.cells[0].settings.devices > 1:
-                from bnpbench.execution.ranks import run_on_ranks
-
-                return run_on_ranks(request, channel.send)
-            from bnpbench.execution.block import run_block
-
-            return run_block(request, channel.send)
 
 
 def _prepare(log: Path | None) -> None:
@@ -92,12 +68,54 @@ def _prepare(log: Path | None) -> None:
         os.dup2(file, 1)
         os.dup2(file, 2)
         os.close(file)
-    sys.stdout, sys.stderr = (
-        unfailing(sys.stdout),
-        unfailing(sys.stderr),
-    )  # what a plugin prints to a full disk ends no cell
+    # What a plugin prints to a full disk ends no cell.
+    sys.stdout, sys.stderr = unfailing(sys.stdout), unfailing(sys.stderr)
     faulthandler.enable(file=2)
     threading.Thread(target=watch_parent, daemon=True).start()
+
+
+def configure(settings: Settings, gpu: int, cores: tuple[int, ...] | None = None) -> None:
+    """Set this process up as a cell's settings ask: device, threads, precision, cores, determinism."""
+    import torch
+
+    from bnpbench.training.step import set_precision
+
+    assert settings.threads != "auto"
+    torch.set_num_threads(settings.threads)
+    if settings.device == "cuda":
+        torch.cuda.set_device(gpu)
+    set_precision(settings)
+    torch._dynamo.reset()  # past eight recompilations of one code object torch would run eagerly without a word
+    gc.freeze()  # what was imported lives as long as the process: no collection need look at it
+    if cores is not None and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cores)
+    if settings.deterministic:
+        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+        torch.use_deterministic_algorithms(True)
+
+
+def failure(error: Exception) -> tuple[str, str]:
+    """Status and message of a cell that ended in an exception."""
+    import torch
+
+    if isinstance(error, NotApplicable):
+        return "not-applicable", str(error)
+    place = place_of(error)
+    where = "" if place is None else f" ({place.file.name}:{place.line})"
+    text = " ".join(f"{type(error).__name__}: {error}{where}".split())
+    memory = isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in text
+    if not memory:
+        return "error", shortened(text, 1000)
+    free = psutil.virtual_memory().available
+    return "oom", f"{shortened(text, 800)} ({free / 2**30:.1f} GiB were free in the host's memory)"
+
+
+def shortened(text: str, length: int) -> str:
+    """At most so many characters of a message: its first words say what failed, its end says why."""
+    if len(text) <= length:
+        return text
+    head = length // 5
+    return f"{text[:head]} ... {text[len(text) - (length - head - 5) :]}"
 
 
 def shorten(log: Path) -> None:

@@ -16,14 +16,13 @@ from multiprocessing import connection, forkserver
 from multiprocessing.process import BaseProcess
 from multiprocessing.util import get_temp_dir
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from bnpbench.cache import user_cache
 from bnpbench.errors import BnpbenchError
 from bnpbench.execution import interruption
 from bnpbench.execution.child import FAULT, serve
-from bnpbench.execution.messages import Answer, Done, Pickled, Refused, Request
-from bnpbench.execution.pipe import Inbox
+from bnpbench.execution.messages import Answer, Done, Inbox, Refused, Request
 from bnpbench.files import private_folder, remove_private_folder
 from bnpbench.streams import open_missing
 from bnpbench.suite import PluginFile
@@ -36,17 +35,40 @@ END_SECONDS = 5.0  # for a process that has answered to end by itself
 LOOK_SECONDS = 1.0  # between looks for a signal whose exception was lost
 
 
-class Child:
-    """One running request.
+class Child(Protocol):
+    """A process that answers one request, as its parent sees it, wherever it is."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether nobody sees any more what becomes of it: its worker or the server of processes is gone."""
+
+    def alive(self) -> bool:
+        """Whether it goes on; ask before ``messages``: what a dead child sent is all there."""
+
+    def messages(self) -> Iterator[Any]:
+        """What has arrived and not been read yet; does not wait."""
+
+    def join(self) -> None:
+        """Wait a moment for the end of a child that has sent its last message: it may hang in what it still does."""
+
+    def kill(self) -> None:
+        """End it now."""
+
+    def death(self) -> str:
+        """How it ended, for a person."""
+
+
+class LocalChild:
+    """A child on this machine.
 
     Args:
         request: see ``messages``.
         plugins: loaded before the request is answered.
-        log: file that takes what the process prints; none: it prints where this one does.
+        log: file that takes what the child prints; none: it prints where this process does.
 
     Attributes:
-        channel: messages from the child; at its end there is ``Done``, ``Refused`` or nothing.
-        process: its ``sentinel`` is ready when the process has ended.
+        inbox: messages from the child; the last is ``Done`` or ``Refused``, if there is any.
+        process: its ``sentinel`` is ready when it has ended.
 
     Raises:
         BnpbenchError: no process can be started.
@@ -55,14 +77,13 @@ class Child:
     def __init__(self, request: Request[Any], plugins: tuple[PluginFile, ...] = (), log: Path | None = None) -> None:
         context = multiprocessing.get_context("forkserver")
         near_end, far_end = context.Pipe(duplex=False)
-        self.channel = Inbox(near_end)
-        pickled = request.content if isinstance(request, Pickled) else pickle.dumps(request)
-        arguments = (far_end, pickled, plugins, log)
+        self.inbox = Inbox(near_end)
+        arguments = (far_end, pickle.dumps(request), plugins, log)
         self.process: BaseProcess = context.Process(target=serve, args=arguments)
         try:
             self._begin()
         except BaseException:
-            self.channel.close()
+            self.inbox.close()
             raise
         finally:
             far_end.close()
@@ -85,33 +106,32 @@ class Child:
 
     @property
     def lost(self) -> bool:
-        """Whether the forkserver was killed: nobody sees the process end, and its messages may be cut."""
-        return self.process.exitcode == LOST
+        return self.process.exitcode == LOST  # the forkserver was killed: messages may be cut, too
 
     def alive(self) -> bool:
-        """Whether the process goes on; ask before ``messages``: what a dead process sent is all there."""
         return self.process.is_alive()
 
     def messages(self) -> Iterator[Any]:
-        """What has arrived and not been read yet; does not wait."""
-        return self.channel.messages()
+        return self.inbox.messages()
+
+    def wait_on(self) -> list[int]:
+        """What is ready when it has sent something or ended."""
+        return [self.inbox.fileno(), self.process.sentinel]
 
     def join(self) -> None:
-        """Wait a moment for the end of a process that has sent its last message: it may hang in what it still does."""
         self.process.join(END_SECONDS)
 
     def kill(self) -> None:
-        """End the process now and wait for its end."""
+        """End it now and wait for its end."""
         if self.process.is_alive():
             self.process.kill()
         self.process.join()
         if self.lost and self.process.pid is not None:
             with contextlib.suppress(ProcessLookupError):  # it goes on without its server
                 os.kill(self.process.pid, signal.SIGKILL)
-        self.channel.close()
+        self.inbox.close()
 
     def death(self) -> str:
-        """How the process ended, for a person: the signal's name or the exit code."""
         code = self.process.exitcode
         if code == LOST:
             return "lost with the server of child processes, which was killed"
@@ -168,7 +188,7 @@ def stop_forkserver() -> None:
 
 
 class ChildDied(BnpbenchError):
-    """A process ended before it had answered."""
+    """A child ended before it had answered."""
 
 
 def ask(
@@ -180,27 +200,23 @@ def ask(
     """The answer to a request that takes a moment; its errors are raised here.
 
     Args:
-        request, plugins, log: as of ``Child``.
-        told: gets what the process sends before its answer.
+        request, plugins, log: as of ``LocalChild``.
+        told: gets what the child sends before its answer.
 
     Raises:
-        ChildDied: the process ended without an answer.
+        ChildDied: the child ended without an answer.
     """
-    child = Child(request, plugins, log)
+    child = LocalChild(request, plugins, log)
     try:
         while True:
-            connection.wait([child.channel.fileno(), child.process.sentinel], LOOK_SECONDS)
+            connection.wait(child.wait_on(), LOOK_SECONDS)
             interruption.check()
             alive = child.alive()
             for message in child.messages():
-                match message:
-                    case Done():
-                        answer: Answer = message.answer
-                        return answer
-                    case Refused(error):
-                        raise error
-                    case _:
-                        told(message)
+                if isinstance(message, Done | Refused):
+                    answer: Answer = message.result()
+                    return answer
+                told(message)
             if not alive:
                 text = f"the process that was asked for a {type(request).__name__} was {child.death()}"
                 if child.process.exitcode == FAULT:

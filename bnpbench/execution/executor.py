@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from bnpbench.execution.children import Child, ask, start_forkserver
+from bnpbench.execution.children import Child, LocalChild, ask, start_forkserver
 from bnpbench.execution.messages import Describe, Preflight, RunBlock
-from bnpbench.execution.options import Options
-from bnpbench.execution.precheck import device_index, resolve_device
+from bnpbench.execution.options import Options, device_index, resolve_device
 from bnpbench.measure.step_costs import Costs
+from bnpbench.records.documents import Environment
 from bnpbench.suite import Block, Suite
 
 
@@ -25,39 +25,16 @@ class Worker:
         name: for the ``worker`` column; None on the machine of the run itself.
         environment: of its machine, see ``measure.environment.describe``.
         gpu: number of its CUDA device; None: it takes cells of the CPU only.
-        cores: those that its processes are bound to; None: the whole machine, unbound.
+        cores: those that its children are bound to; None: the whole machine, unbound.
     """
 
     name: str | None
-    environment: dict[str, Any]
+    environment: Environment
     gpu: int | None
     cores: tuple[int, ...] | None = None
 
     def takes(self, block: Block) -> bool:
         return self.gpu is not None or all(cell.settings.device == "cpu" for cell in block.cells)
-
-
-class Run(Protocol):
-    """A process that measures the cells of a request, wherever it is."""
-
-    @property
-    def lost(self) -> bool:
-        """Whether the worker is gone, and the process with it."""
-
-    def alive(self) -> bool:
-        """Whether the process goes on; ask before ``messages``: what a dead process sent is all there."""
-
-    def messages(self) -> Iterator[Any]:
-        """What has arrived and not been read yet; does not wait."""
-
-    def join(self) -> None:
-        """Wait a moment for the end of a process that has sent its last message: it may hang in what it still does."""
-
-    def kill(self) -> None:
-        """End the process now."""
-
-    def death(self) -> str:
-        """How the process ended, for a person."""
 
 
 class Executor(Protocol):
@@ -73,7 +50,7 @@ class Executor(Protocol):
     threads: int
 
     @property
-    def environments(self) -> Sequence[dict[str, Any]]: ...
+    def environments(self) -> Sequence[Environment]: ...
 
     def workers(self) -> Sequence[Worker]:
         """Those that are there now, also the busy ones."""
@@ -81,17 +58,17 @@ class Executor(Protocol):
     def preflight(self, request: Preflight) -> dict[str, Costs]:
         """Check the cells wherever they may run; see ``Preflight``. Raises BnpbenchError."""
 
-    def start(self, worker: Worker, request: RunBlock, log: Path) -> Run:
-        """Begin a request on a worker that is free.
+    def start(self, worker: Worker, request: RunBlock, log: Path) -> Child:
+        """A child for a request on a worker that is free.
 
         Args:
             worker: of ``workers``.
             request: its device and cores are the worker's.
-            log: file that gets what the process prints.
+            log: file that gets what the child prints.
         """
 
-    def wait(self, runs: Sequence[Any], timeout: float) -> None:
-        """Wait for a message or an end of one of the runs, but no longer than ``timeout`` seconds."""
+    def wait(self, children: Sequence[Any], timeout: float) -> None:
+        """Wait for a message or an end of one of the children, but no longer than ``timeout`` seconds."""
 
     def close(self) -> None:
         """End what was started; nothing is left behind."""
@@ -111,7 +88,7 @@ class Local:
         gpu = device_index(options.device) or 0
         environment = ask(Describe(gpu))
         self.environments = [environment]
-        self.device = resolve_device(options.device, environment["hardware"]["gpus"])
+        self.device = resolve_device(options.device, environment.hardware.gpus)
         self.threads = max(len(usable_cores(environment)) // options.jobs, 1)
         shares = [share(environment, place, options.jobs) for place in range(options.jobs)]
         self._workers = [Worker(None, environment, gpu, cores) for cores in shares]
@@ -122,26 +99,26 @@ class Local:
     def preflight(self, request: Preflight) -> dict[str, Costs]:
         return ask(request, self.plugins)
 
-    def start(self, worker: Worker, request: RunBlock, log: Path) -> Child:
-        return Child(request, self.plugins, log)
+    def start(self, worker: Worker, request: RunBlock, log: Path) -> LocalChild:
+        return LocalChild(request, self.plugins, log)
 
-    def wait(self, runs: Sequence[Child], timeout: float) -> None:
-        if not runs:
-            time.sleep(timeout)
+    def wait(self, children: Sequence[LocalChild], timeout: float) -> None:
+        if children:
+            connection.wait([one for child in children for one in child.wait_on()], timeout)
         else:
-            connection.wait([*(run.channel.fileno() for run in runs), *(run.process.sentinel for run in runs)], timeout)
+            time.sleep(timeout)
 
     def close(self) -> None:
         """The forkserver stays, for the suite that may come next; it ends with this process."""
 
 
-def usable_cores(environment: dict[str, Any]) -> list[int]:
+def usable_cores(environment: Environment) -> list[int]:
     """Numbers of the cores that a process of this environment may use, one thread each."""
-    count = environment["hardware"]["cores"]
-    return list(environment["details"].get("affinity") or range(count))[:count]
+    count = environment.hardware.cores
+    return list(environment.details.affinity or range(count))[:count]
 
 
-def share(environment: dict[str, Any], place: int, places: int) -> tuple[int, ...] | None:
+def share(environment: Environment, place: int, places: int) -> tuple[int, ...] | None:
     """The cores of one of several workers of a machine; an only one has the whole machine, unbound."""
     if places == 1:
         return None

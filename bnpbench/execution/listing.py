@@ -1,43 +1,49 @@
-"""What a suite would run, about how long it would take here, and whether every network of it can be built."""
+"""What a suite would run, about how long it would take here, whether every network of it can be built, and what two
+eager steps of every distinct cell show."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import psutil
 from tabulate import tabulate
 
-from bnpbench.errors import BnpbenchError, SuiteError
-from bnpbench.execution.children import ask, start_forkserver
-from bnpbench.execution.messages import Preflight
-from bnpbench.execution.precheck import likely_device
+from bnpbench.datasets import storage
+from bnpbench.errors import BnpbenchError, DeviceError, SuiteError
+from bnpbench.execution.children import ChildDied, ask, start_forkserver
+from bnpbench.execution.executor import modules_for, usable_cores
+from bnpbench.execution.messages import Describe, Preflight, Smoke, Tried
+from bnpbench.execution.options import Selection, check_cuda_only, resolve_device
 from bnpbench.execution.progress import duration
 from bnpbench.results import read_results
 from bnpbench.sites import Misfit
-from bnpbench.suite import Cell, Suite, misfit, unchecked
+from bnpbench.suite import Cell, PluginFile, Settings, Suite, differing, misfit, telling, told, unchecked
+from bnpbench.suite.settings import FACTS, having
 from bnpbench.text import plain
 
 ERROR = 3  # exit code, as of a run
+EAGER = {"engine": "eager", "devices": 1, "deterministic": False}
+"""How every cell is tried; of several devices, one does it all with the whole batch."""
+ALIKE = {**EAGER, **{name: FACTS[name].free for name in having("repeats")}}
+"""Settings in which cells may differ whose first two steps are the same, or another draw of the same."""
+STATUSES = ("not finite", "error", "not applicable", "not tried")
 
 
-def listing(
-    suite: Suite, out: Path, *, only: tuple[str, ...] = (), seeds: int | None = None, epochs: int | None = None
-) -> str:
-    """The suite's cells, one line for each setting of all seeds, and the time they would take one after another.
+def listing(selection: Selection, out: Path) -> str:
+    """The cells, one line for each setting of all seeds, and the time they would take one after another.
 
     Args:
-        suite: whose cells.
+        selection: the cells.
         out: earlier results, from which the time of a like cell is taken.
-        only, seeds, epochs: as of ``run``.
     """
-    cells = cells_of(suite, only=only, seeds=seeds, epochs=epochs)
+    suite, cells = selection.suite, selection.cells
     known = _seconds_an_epoch(out)
     rows: dict[tuple[Any, ...], list[Cell]] = defaultdict(list)
     for cell in cells:
@@ -66,7 +72,7 @@ def listing(
             tabulate(table, heads, tablefmt="github", disable_numparse=True),
             "",
             end,
-            *(f"not applicable: {line}" for line in by_reason(_unfit(cells))),
+            *(f"not applicable: {line}" for line in _by_reason(_unfit(cells))),
             *(f"warning: {plain(doubt)}" for doubt in suite.warnings(cells)),
             _left(suite, cells),
         ]
@@ -85,37 +91,97 @@ class Built:
         return "\n".join(self.lines)
 
 
-def build(suite: Suite, data_dir: Path | None, *, only: tuple[str, ...] = (), seeds: int | None = None) -> Built:
-    """Build the suite's cells without their data, but for image folders, whose classes decide the network.
+def build(selection: Selection, data_dir: Path | None) -> Built:
+    """Build the cells without their data, but for image folders, whose classes decide the network.
 
     Args:
-        suite: whose cells.
+        selection: the cells.
         data_dir: folder of the data sets.
-        only, seeds: as of ``run``.
 
     Raises:
         DataError: an image folder is not there.
     """
-    cells = cells_of(suite, only=only, seeds=seeds)
+    cells, plugins = selection.cells, selection.suite.plugins
     start_forkserver()
-    costs = ask(Preflight(cells, data_dir, offline=True, fetch=False), suite.plugins)
+    costs = ask(Preflight(cells, data_dir, offline=True, fetch=False), plugins)
     unfit = [(cell, reason) for cell in cells if (reason := costs[cell.key].not_applicable)]
     faulty = [(cell, reason) for cell in cells if (reason := costs[cell.key].uncounted)]
     lines = [f"built: {len(cells) - len(faulty)} of {len(cells)} cells"]
-    lines += [f"not applicable: {line}" for line in by_reason(unfit)]
-    lines += [f"not built: {line}" for line in by_reason(faulty)]
+    lines += [f"not applicable: {line}" for line in _by_reason(unfit)]
+    lines += [f"not built: {line}" for line in _by_reason(faulty)]
     return Built(tuple(lines), ERROR if faulty else 0)
 
 
-def cells_of(
-    suite: Suite, *, only: tuple[str, ...] = (), seeds: int | None = None, epochs: int | None = None
-) -> tuple[Cell, ...]:
-    """The suite's cells as this machine would probably run them; see ``Suite.cells``."""
-    threads = psutil.cpu_count(logical=False) or 1
-    return suite.cells(device=likely_device("auto"), threads=threads, only=only, seeds=seeds, epochs=epochs)
+@dataclass(frozen=True)
+class Smoked:
+    """What two steps of a suite's distinct cells showed.
+
+    Attributes:
+        suite: its name.
+        cells: of the suite, all of them.
+        names: of the distinct cells, by their key.
+        tried: of each of these.
+        replaced: why a data set was replaced by generated examples, by its kind.
+    """
+
+    suite: str
+    cells: int
+    names: dict[str, str]
+    tried: tuple[Tried, ...]
+    replaced: dict[str, str]
+
+    @property
+    def exit_code(self) -> int:
+        """3 if a cell raised an error, else 1 if a loss is not finite, else 0."""
+        counts = self.counts()
+        return 3 if counts["error"] else int(counts["not finite"] > 0)
+
+    def counts(self) -> Counter[str]:
+        """How many distinct cells have which status."""
+        return Counter(one.status for one in self.tried)
+
+    def text(self) -> str:
+        """For a person: the counts, then each status but ``finite`` with its reasons and cells."""
+        counts = self.counts()
+        parts = [f"{counts[status]} {status}" for status in ("finite", *STATUSES) if counts[status]]
+        cells = f"{len(self.tried)} distinct of {self.cells} cells"
+        lines = [f"{plain(self.suite)}, two eager steps of {cells}: {', '.join(parts)}"]
+        lines += [f"generated examples instead of {kind}: {reason}" for kind, reason in self.replaced.items()]
+        reasons: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for one in sorted(self.tried, key=lambda one: ("finite", *STATUSES).index(one.status)):
+            if one.status != "finite":
+                reasons[(one.status, one.message)].append(self.names[one.key])
+        for (status, message), names in reasons.items():
+            lines += ["", f"{status}: {plain(message)}", *(f"- {name}" for name in names)]
+        return "\n".join(lines)
 
 
-def by_reason(cells: Iterable[tuple[Cell, str]]) -> list[str]:
+def smoke_check(selection: Selection, data_dir: Path | None = None) -> Smoked:
+    """Take two eager steps of every distinct cell; a line on stderr for each.
+
+    Checked are the losses of the first step, of the second, and of a forward pass after the second update. A data set
+    that is not there is replaced by generated examples of its shape; nothing is fetched.
+
+    Args:
+        selection: the cells, whatever epochs they have.
+        data_dir: folder of the data sets.
+    """
+    suite = selection.suite
+    start_forkserver(modules_for(suite))
+    environment = ask(Describe())
+    gpus = environment.hardware.gpus
+    cells = selection.on(resolve_device("auto", gpus), len(usable_cores(environment))).cells
+    refused, chosen = _distinct(cells, gpus)
+    names = _names([*chosen, *(cell for cell, _ in refused)])
+    tried = [Tried(cell.key, "not tried", reason) for cell, reason in refused]
+    tried += _try(suite.name, chosen, names, data_dir, suite.plugins)
+    root = storage.root(data_dir)
+    datasets = {cell.settings.dataset.kind: type(cell.settings.dataset) for cell in chosen}
+    replaced = {kind: reason for kind, cls in datasets.items() if (reason := cls.missing(root)) is not None}
+    return Smoked(suite.name, len(cells), names, tuple(tried), replaced)
+
+
+def _by_reason(cells: Iterable[tuple[Cell, str]]) -> list[str]:
     """A line for each reason and method: how many cells, and why."""
     counts = Counter((cell.label, reason) for cell, reason in cells)
     return [f"{plain(label)}, {n} cell{'' if n == 1 else 's'}: {plain(why)}" for (label, why), n in counts.items()]
@@ -166,7 +232,7 @@ def _seconds_an_epoch(out: Path) -> dict[str, float]:
 
 def _likeness(settings: dict[str, Any]) -> str:
     """What cells that take about the same time have in common. Not the threads: `--jobs` shares them out."""
-    kept = {name: value for name, value in settings.items() if name not in ("seed", "epochs", "threads")}
+    kept = {name: value for name, value in settings.items() if name not in having("repeats")}
     kept["optimizer"] = {name: value for name, value in settings["optimizer"].items() if name != "lr"}
     return json.dumps(kept, sort_keys=True)
 
@@ -181,3 +247,64 @@ def _estimate(cells: list[Cell] | tuple[Cell, ...], known: dict[str, float]) -> 
 def _told(estimate: tuple[float, int]) -> str:
     seconds, unknown = estimate
     return "?" if unknown else duration(seconds)
+
+
+def _distinct(cells: Iterable[Cell], gpus: int) -> tuple[list[tuple[Cell, str]], list[Cell]]:
+    """One cell of each kind: those that only a GPU could run, with the reason, and the others, to be run eagerly."""
+    kinds: dict[Settings, list[Cell]] = defaultdict(list)
+    for cell in cells:
+        kinds[cell.settings.model_copy(update=ALIKE)].append(cell)
+    refused, chosen = [], []
+    for alike in kinds.values():
+        reasons = [_needs_cuda(cell.settings, gpus) for cell in alike]
+        if None in reasons:
+            cell = alike[reasons.index(None)]
+            chosen.append(Cell(cell.settings.model_copy(update=EAGER), cell.role))
+        else:
+            refused.append((alike[0], str(reasons[0])))
+    return refused, chosen
+
+
+def _needs_cuda(settings: Settings, gpus: int) -> str | None:
+    """Why the cell cannot be tried here, or None."""
+    if settings.device == "cuda" and not gpus:
+        return 'device = "cuda": torch sees no CUDA device here'
+    try:
+        check_cuda_only([settings])
+    except DeviceError as error:
+        return str(error)
+    return None
+
+
+def _names(cells: Sequence[Cell]) -> dict[str, str]:
+    """What a line calls each cell: method, network, data, batch size, learning rate, and what else tells it apart."""
+    names = []
+    for cell in cells:
+        s = cell.settings
+        network = s.network.model_dump(mode="json", exclude_defaults=True)
+        told_network = ", ".join([network.pop("kind"), *(f"{name} = {told(value)}" for name, value in network.items())])
+        place = f"batch size {s.batch_size}, learning rate {s.optimizer.lr:g}"
+        names.append(f"{cell.label}: {told_network}; {s.dataset.kind}, {place}")
+    settings = differing([cell.data for cell in cells], ("method", *having("repeats")))
+    for path in telling(names, settings):
+        names = [f"{name}, {path} = {told(value)}" for name, value in zip(names, settings[path], strict=True)]
+    return {cell.key: plain(name) for cell, name in zip(cells, names, strict=True)}
+
+
+def _try(
+    suite: str, cells: Sequence[Cell], names: dict[str, str], data_dir: Path | None, plugins: tuple[PluginFile, ...]
+) -> list[Tried]:
+    """What a child process finds; where one dies, its cell has an error and another goes on with the next."""
+    found: list[Tried] = []
+
+    def add(tried: Tried) -> None:
+        found.append(tried)
+        line = f"{suite} {len(found)}/{len(cells)} {names[tried.key]}: {tried.status} ({tried.seconds:.1f} s)"
+        print(plain(line), file=sys.stderr, flush=True)
+
+    while len(found) < len(cells):
+        try:
+            ask(Smoke(tuple(cells[len(found) :]), data_dir), plugins, told=add)
+        except ChildDied as death:
+            add(Tried(cells[len(found)].key, "error", str(death)))
+    return found

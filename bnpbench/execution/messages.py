@@ -1,33 +1,62 @@
 """What goes to a child process and what comes back: plain values, picklable, the same on every executor.
 
-A process is given one ``Request``. It sends any number of a ``Message``, then ``Done`` with the answer, or ``Refused``.
+A child is given one ``Request``. It sends any number of a ``Message``, then ``Done`` with the answer, or ``Refused``.
+It may be killed or stopped in the middle of a message: the pipe's reader never waits for the rest.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import os
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from importlib import import_module
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NoReturn, TypeVar, cast
 
 from bnpbench.measure.step_costs import Costs
+from bnpbench.records.documents import Environment
+from bnpbench.records.rows import CellRow, EpochRow, StepRow
 from bnpbench.suite import Block, Cell
 
 Answer = TypeVar("Answer")
 
 
 class Request(Generic[Answer]):
-    """What a child process is asked for; ``Answer`` is the type of what ``Done`` holds."""
+    """What a child is asked for; ``Answer`` is the type of what ``Done`` holds.
+
+    Attributes:
+        answered_by: MODULE:FUNCTION, which gets the request and what passes a ``Message`` on. By name, because it is
+            for the child alone: nobody else imports torch.
+        costs_its_cells: whether an error that nobody foresaw is told by how the child ends, and costs the cells.
+    """
+
+    answered_by: ClassVar[str]
+    costs_its_cells: ClassVar[bool] = False
+
+    def answer(self, tell: Tell) -> Answer:
+        """Do, in the child, what is asked for. ``tell`` passes messages on meanwhile."""
+        module, _, function = self.answered_by.partition(":")
+        answer: Answer = getattr(import_module(module), function)(self, tell)
+        return answer
 
 
 @dataclass(frozen=True)
 class Pickled(Request[Any]):
-    """A request that is pickled already, because it holds classes of plugins that this process has not loaded."""
+    """A request that is pickled already, because it holds classes of plugins that this process has not loaded.
+
+    The child unpickles the request itself.
+    """
 
     content: bytes
 
+    def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
+        return pickle.loads, (self.content,)
+
 
 @dataclass(frozen=True)
-class Describe(Request[dict[str, Any]]):
+class Describe(Request[Environment]):
     """Ask for the environment of the machine, as ``measure.environment.describe`` gives it.
 
     Attributes:
@@ -35,6 +64,11 @@ class Describe(Request[dict[str, Any]]):
     """
 
     gpu: int = 0
+
+    def answer(self, tell: Tell) -> Environment:
+        from bnpbench.measure.environment import describe
+
+        return describe(self.gpu)
 
 
 @dataclass(frozen=True)
@@ -48,6 +82,8 @@ class Preflight(Request[dict[str, Costs]]):
         fetch: whether the data have to be there; download those that are missing.
     """
 
+    answered_by = "bnpbench.execution.preflight:preflight"
+
     cells: tuple[Cell, ...]
     data_dir: Path | None
     offline: bool
@@ -57,6 +93,8 @@ class Preflight(Request[dict[str, Costs]]):
 @dataclass(frozen=True)
 class Smoke(Request[None]):
     """Take two eager steps of each cell. A ``Tried`` is sent for each, in their order."""
+
+    answered_by = "bnpbench.execution.preflight:smoke"
 
     cells: tuple[Cell, ...]
     data_dir: Path | None
@@ -120,6 +158,8 @@ class Profile(Request[Profiled]):
         trace: file for the trace, which Perfetto and chrome://tracing open.
     """
 
+    answered_by = "bnpbench.profiling.phases:profile"
+
     cell: Cell
     steps: int
     data_dir: Path | None
@@ -144,6 +184,9 @@ class RunBlock(Request[None]):
         log: name of the log file as the cells table shows it.
     """
 
+    answered_by = "bnpbench.execution.ranks:run"
+    costs_its_cells = True
+
     block: Block
     cells: tuple[Cell, ...]
     costs: dict[str, Costs]
@@ -154,22 +197,46 @@ class RunBlock(Request[None]):
     gpu: int
     log: str
 
+    def known(self, cell: Cell) -> CellRow:
+        """The columns of the ``cells`` table that are known before a cell of the block runs."""
+        settings = cell.settings
+        assert settings.threads != "auto"  # of a cell nothing is left at it
+        return {
+            "key": cell.key,
+            "label": cell.label,
+            "block": self.block.id,
+            "role": cell.role,
+            "settings": cell.canonical,
+            "method": settings.method.kind,
+            "network": settings.network.kind,
+            "dataset": settings.dataset.kind,
+            "batch_size": settings.batch_size,
+            "engine": settings.engine,
+            "device": settings.device,
+            "devices": settings.devices,
+            "seed": settings.seed,
+            "threads": settings.threads,
+            "precision": settings.precision,
+            "log": self.log,
+            **cast(CellRow, asdict(self.costs[cell.key].columns)),
+        }
+
 
 @dataclass(frozen=True)
 class Epoch:
-    """A measured epoch: a row of the ``epochs`` table."""
+    """A measured epoch."""
 
     key: str
-    row: dict[str, Any]
+    row: EpochRow
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A cell is done, whatever its status: a row of the ``cells`` table, and its rows of ``steps``."""
+    """A cell is done, whatever its status."""
 
     key: str
-    row: dict[str, Any]
-    steps: list[dict[str, Any]] = field(default_factory=list)
+    row: CellRow
+    steps: list[StepRow] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -180,15 +247,20 @@ class Note:
 
 
 Message = Epoch | Finished | Note | Tried
+Tell = Callable[[Message], None]
+"""Passes a message on."""
 
 FAILED = ("oom", "error")  # how a cell may end in its own process without being finished
 
 
 @dataclass(frozen=True)
-class Done:
+class Done(Generic[Answer]):
     """The request is answered."""
 
-    answer: Any = None
+    answer: Answer
+
+    def result(self) -> Answer:
+        return self.answer
 
 
 @dataclass(frozen=True)
@@ -196,3 +268,67 @@ class Refused:
     """The request ended in an error that the user can mend."""
 
     error: Exception
+
+    def result(self) -> NoReturn:
+        """Raises the error."""
+        raise self.error
+
+
+_LENGTH = 8  # bytes in front of each message, which say how long it is
+_CHUNK = 2**20
+
+
+class Outbox:
+    """Writes messages into a pipe."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self.pipe = pipe
+
+    def send(self, message: Any) -> None:
+        """Write a message; waits while the pipe is full."""
+        pickled = pickle.dumps(message)
+        rest = memoryview(len(pickled).to_bytes(_LENGTH, "big") + pickled)
+        while rest:
+            rest = rest[os.write(self.pipe.fileno(), rest) :]
+
+
+class Inbox:
+    """Reads messages from a pipe.
+
+    Attributes:
+        ended: whether nothing more can come: the pipe's other end is closed, and all is read.
+    """
+
+    def __init__(self, pipe: Connection) -> None:
+        self.pipe, self.ended = pipe, False
+        self._read = bytearray()
+        os.set_blocking(pipe.fileno(), False)
+
+    def fileno(self) -> int:
+        return self.pipe.fileno()
+
+    def close(self) -> None:
+        self.pipe.close()
+
+    def messages(self) -> Iterator[Any]:
+        """Those that have arrived whole and were not read yet; does not wait."""
+        while True:
+            while (pickled := self._next()) is not None:
+                yield pickle.loads(pickled)
+            try:
+                some = os.read(self.pipe.fileno(), _CHUNK)
+            except BlockingIOError:
+                return
+            if not some:
+                self.ended = True
+                return
+            self._read += some
+
+    def _next(self) -> bytes | None:
+        """The first of the messages, taken out of what was read."""
+        end = _LENGTH + int.from_bytes(self._read[:_LENGTH], "big")
+        if len(self._read) < max(end, _LENGTH):
+            return None
+        pickled = bytes(self._read[_LENGTH:end])
+        del self._read[:end]
+        return pickled

@@ -1,5 +1,8 @@
-"""What the forkserver imports once for all children. Imports only: a tensor operation here would start
-OpenMP's threads, which do not survive the fork, and every child would hang."""
+"""What the forkserver imports once for all children: a module of its own, because it is told to it by name.
+
+Imports only: a tensor operation here would start OpenMP's threads, which do not survive the fork, and every child
+would hang.
+"""
 
 import contextlib
 

@@ -7,50 +7,39 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
 
-from bnpbench.results import differing, telling, told
-from bnpbench.suite import Block, Cell
+from bnpbench.records.rows import CellRow, EpochRow
+from bnpbench.suite import Block, Cell, differing, telling, told
 from bnpbench.suite.explain import listed
+from bnpbench.suite.settings import having
 from bnpbench.text import plain
 
 LINE_EVERY = 60.0  # seconds between plain lines
 
 
-class Progress(Protocol):
-    """What a sweep tells."""
-
-    def start(self, blocks: Sequence[Block]) -> None: ...
-    def skipped(self, block: Block) -> None: ...
-    def epoch(self, block: Block, key: str, row: Mapping[str, Any]) -> None: ...
-    def finished(self, block: Block, records: Mapping[str, Mapping[str, Any]]) -> None: ...
-    def note(self, text: str) -> None: ...
-    def stop(self) -> None: ...
-
-
-class Silent:
-    """Says nothing."""
+class Progress:
+    """What a sweep tells, here to nobody."""
 
     def start(self, blocks: Sequence[Block]) -> None:
-        pass
+        """So many blocks are looked at; those that are finished are told next."""
 
     def skipped(self, block: Block) -> None:
-        pass
+        """It was finished before."""
 
-    def epoch(self, block: Block, key: str, row: Mapping[str, Any]) -> None:
-        pass
+    def epoch(self, block: Block, key: str, row: EpochRow) -> None:
+        """An epoch of the cell ``key`` is measured."""
 
-    def finished(self, block: Block, records: Mapping[str, Mapping[str, Any]]) -> None:
-        pass
+    def finished(self, block: Block, records: Mapping[str, CellRow]) -> None:
+        """It is written: its rows of the ``cells`` table, by key."""
 
     def note(self, text: str) -> None:
-        pass
+        """What a person should know."""
 
     def stop(self) -> None:
-        pass
+        """The last of the blocks is done, or the run ends early."""
 
 
-class Reporter(Silent):
+class Reporter(Progress):
     """Counts cells and epochs, and estimates the time left from the epochs measured so far.
 
     An epoch takes as long as those measured with its batch size took, or with the nearest that was measured.
@@ -84,7 +73,7 @@ class Reporter(Silent):
         for cell in block.cells:
             self._pass(cell.key, self.epochs[cell.key])
 
-    def epoch(self, block: Block, key: str, row: Mapping[str, Any]) -> None:
+    def epoch(self, block: Block, key: str, row: EpochRow) -> None:
         self.measured[self.sizes[key]] += 1
         self.seconds[self.sizes[key]] += row["train_seconds"]
         self._pass(key, row["epoch"])
@@ -93,7 +82,7 @@ class Reporter(Silent):
         )
         self.show()
 
-    def finished(self, block: Block, records: Mapping[str, Mapping[str, Any]]) -> None:
+    def finished(self, block: Block, records: Mapping[str, CellRow]) -> None:
         alike: dict[str, list[str]] = {}
         for key, record in records.items():
             self.done += 1
@@ -153,7 +142,7 @@ class Lines(Reporter):
         super().__init__(now)
         self.said = self.now()
 
-    def finished(self, block: Block, records: Mapping[str, Mapping[str, Any]]) -> None:
+    def finished(self, block: Block, records: Mapping[str, CellRow]) -> None:
         super().finished(block, records)
         for key, record in records.items():
             print(f"{self.labels[key]} seed={record['seed']}: {record['status']} ({self.status()})", file=sys.stderr)
@@ -207,7 +196,7 @@ class Live(Reporter):
 def _labels(cells: Sequence[Cell]) -> dict[str, str]:
     """Key to what a line calls the cell: method, batch size, and the settings that tell it from its sisters."""
     places = [(cell.label, cell.settings.batch_size) for cell in cells]
-    settings = differing([cell.data for cell in cells], ("method", "batch_size", "seed"))
+    settings = differing([cell.data for cell in cells], having("axis"))
     paths = telling([(*place, cell.settings.seed) for place, cell in zip(places, cells, strict=True)], settings)
     names = [f"{label} N={size}" for label, size in places]
     for path in paths:

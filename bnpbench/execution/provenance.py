@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from bnpbench.files import private_folder
+from bnpbench.records.rows import CellRow
 
 GIT_SECONDS = 10.0  # that git may take over one question
 TEXT_BYTES = 4096  # of a file under .git that holds a line
@@ -28,15 +28,15 @@ PACKED_BYTES = 64 * 2**20  # of packed-refs, which has a line for each branch an
 _COMPARING = "^core\\.(filemode|symlinks|ignorecase|trustctime|checkstat|autocrlf|eol|precomposeunicode)$"
 
 
-def provenance(folder: Path) -> dict[str, Any]:
-    """Columns of the ``cells`` table that are the same for every cell of a run.
+def provenance(folder: Path) -> CellRow:
+    """Columns that are the same for every cell of a run.
 
     Args:
         folder: of the suite. ``commit`` is what HEAD of its repository points to, null without one; ``dirty`` whether
             files that git tracks differ from it, null where that cannot be told.
     """
     repository = _repository(folder)
-    commit = repository and repository.commit()
+    commit = repository.commit() if repository else None
     return {
         "bnpbench": _version("bnpbench"),  # from a checkout it may run uninstalled
         "torch": version("torch"),

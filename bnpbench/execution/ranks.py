@@ -1,4 +1,4 @@
-"""One cell over several devices: a process for each, watched by the child that was asked for the cell.
+"""A block here, or one cell over several devices: a process for each, watched by the child that was asked for it.
 
 torch's elastic launcher is not used: it may take half a minute to end the ranks that a dead one leaves waiting, starts
 a Python error again like a crash, and leaves the ranks behind when it is killed itself.
@@ -26,8 +26,7 @@ import torch.distributed as dist
 
 from bnpbench.execution.block import run_block
 from bnpbench.execution.interruption import watch_parent
-from bnpbench.execution.messages import FAILED, Finished, Message, RunBlock
-from bnpbench.execution.pipe import Inbox, Outbox
+from bnpbench.execution.messages import FAILED, Finished, Inbox, Message, Outbox, RunBlock, Tell
 from bnpbench.training.parallel import Group
 
 RESTARTS = 3  # of one cell; a rank that dies again and again has a fault of its own
@@ -38,7 +37,15 @@ FILES = Path("/proc/self/fd")
 GRACE_SECONDS = 1.0  # for the end of a dying process to show, and for a rank to end by itself
 
 
-def run_on_ranks(request: RunBlock, emit: Callable[[Message], None]) -> None:
+def run(request: RunBlock, emit: Tell) -> None:
+    """Measure the request's cells in this process, or in one for each of a cell's devices."""
+    if request.cells[0].settings.devices == 1:
+        run_block(request, emit)
+    else:
+        run_on_ranks(request, emit)
+
+
+def run_on_ranks(request: RunBlock, emit: Tell) -> None:
     """Measure the request's one cell on its devices.
 
     The first rank's messages are passed on, or those of the first to fail. Where a rank is killed, all start again
@@ -69,14 +76,14 @@ class _Ranks:
         self.file = kind(prefix="bnpbench-ranks-")
         store = FILES / str(self.file.fileno()) if FILES.exists() else Path(self.file.name)
         self.processes: list[BaseProcess] = []
-        self.channels: list[Inbox] = []
+        self.inboxes: list[Inbox] = []
         for rank in range(request.cells[0].settings.devices):
             near, far = context.Pipe(duplex=False)
             process = context.Process(target=_rank, args=(request, rank, store, far))
             process.start()
             far.close()
             self.processes.append(process)
-            self.channels.append(Inbox(near))
+            self.inboxes.append(Inbox(near))
 
     def __enter__(self) -> _Ranks:
         return self
@@ -86,15 +93,15 @@ class _Ranks:
             process.kill()
         for process in self.processes:
             process.join()
-        for channel in self.channels:
-            channel.close()
+        for inbox in self.inboxes:
+            inbox.close()
         with contextlib.suppress(FileNotFoundError):  # torch has removed it
             self.file.close()
 
-    def run(self, emit: Callable[[Message], None]) -> tuple[int, int] | None:
+    def run(self, emit: Tell) -> tuple[int, int] | None:
         """Pass messages on until the cell is finished; else the rank that died and its exit code."""
-        while self.channels:
-            connection.wait([*(channel.fileno() for channel in self.channels), *self._sentinels()])
+        while self.inboxes:
+            connection.wait([*(inbox.fileno() for inbox in self.inboxes), *self._sentinels()])
             for message in self._messages():
                 if not isinstance(message, Finished):
                     emit(message)
@@ -111,11 +118,11 @@ class _Ranks:
         raise RuntimeError("all ranks ended, and none has told what became of the cell")
 
     def _messages(self) -> Iterator[Any]:
-        for channel in list(self.channels):
-            yield from channel.messages()
-            if channel.ended:  # the rank, perhaps in the middle of a message
-                self.channels.remove(channel)
-                channel.close()
+        for inbox in list(self.inboxes):
+            yield from inbox.messages()
+            if inbox.ended:  # the rank, perhaps in the middle of a message
+                self.inboxes.remove(inbox)
+                inbox.close()
 
     def _sentinels(self) -> list[int]:
         return [process.sentinel for process in self.processes if process.exitcode is None]
@@ -138,12 +145,12 @@ def _rank(request: RunBlock, rank: int, store: Path, pipe: connection.Connection
     """One rank's process."""
     threading.Thread(target=watch_parent, daemon=True).start()
     settings = request.cells[0].settings
-    ranks, channel = settings.devices, Outbox(pipe)
+    ranks, outbox = settings.devices, Outbox(pipe)
 
     def tell(message: Message) -> None:
         failed = isinstance(message, Finished) and message.row["status"] in FAILED
         if rank == 0 or failed:
-            channel.send(message)
+            outbox.send(message)
         if failed:  # the others may hang in a collective, or fail for want of this one: the parent ends us all
             signal.pause()
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from bnpbench.errors import BnpbenchError, DeviceError
+from bnpbench.errors import DeviceError
 from bnpbench.execution.executor import Executor, Local
 from bnpbench.execution.messages import Preflight
-from bnpbench.execution.options import Options, Outcome, Selection
-from bnpbench.execution.precheck import check_cuda_only, check_data, check_device, demand_devices, likely_device
-from bnpbench.execution.progress import Progress, Silent
+from bnpbench.execution.options import Options, Selection, check, check_cuda_only, demand_devices
+from bnpbench.execution.progress import Progress
 from bnpbench.execution.provenance import provenance
-from bnpbench.execution.stores import Stores
-from bnpbench.execution.sweep import Sweep
-from bnpbench.results import FINISHED, Results, check_writable, read_results
+from bnpbench.execution.sweep import Stores, Sweep
+from bnpbench.results import FINISHED, Results, read_results
 from bnpbench.suite import Block, Cell, Suite
 
 
@@ -37,24 +35,33 @@ def run_suite(suite: Suite, out: str | Path = "results", progress: Progress | No
         BnpbenchError: before anything runs, when the suite cannot be run here.
         Stopped: Ctrl-C or SIGTERM came while ``interruption.listen`` was on; what was measured is kept.
     """
-    execute(suite, Options(out=Path(out), **options), progress or Silent())
+    asked = Options(out=Path(out), **options)
+    execute(check(suite, asked), asked, progress or Progress())
     return read_results(Path(out))
 
 
-def execute(suite: Suite, options: Options, progress: Progress, executor: Executor | None = None) -> Outcome:
-    """Run a suite's blocks that are not finished yet.
+class Ran(NamedTuple):
+    """What came of a run: how many cells failed, and the ids of the environments that it ran in."""
+
+    failed: int
+    environments: frozenset[str]
+
+
+def execute(selection: Selection, options: Options, progress: Progress, executor: Executor | None = None) -> Ran:
+    """Run the blocks of a suite that are not finished yet.
 
     Args:
-        suite, options, progress: as of ``run_suite``.
+        selection: what ``check`` gave for the options.
+        options: of the run.
+        progress: is told what happens.
         executor: instead of the one that the options ask for; it is closed in the end.
 
     Raises:
         BnpbenchError: before anything runs, when the suite cannot be run here.
     """
-    check(suite, options)
-    executor = executor or _executor(suite, options, progress)
+    executor = executor or _executor(selection.suite, options, progress)
     try:
-        return _execute(suite, options, progress, executor)
+        return _execute(selection.on(executor.device, executor.threads), options, progress, executor)
     finally:
         executor.close()
 
@@ -67,25 +74,23 @@ def _executor(suite: Suite, options: Options, progress: Progress) -> Executor:
     return Cluster(options, suite, progress)
 
 
-def _execute(suite: Suite, options: Options, progress: Progress, executor: Executor) -> Outcome:
-    selection = options.selection(executor.device, executor.threads)
+def _execute(selection: Selection, options: Options, progress: Progress, executor: Executor) -> Ran:
+    suite = selection.suite
     stores = Stores(options.out, suite.name, executor.environments)
     measure = partial(_measure, suite, stores, options, progress, executor)
-    whole, chosen = selection.whole.cells(suite), selection.cells(suite)
-    outcome = measure(whole, chosen)
-    if suite.select is None:
-        return outcome
-    if options.shard is not None:
+    trials = selection.whole.cells
+    failed = measure(trials, selection.cells)
+    if suite.select is not None and options.shard is not None:
         progress.note("--shard runs the trials only; when all are there, run without it to choose and train the finals")
-        return outcome
-    scores = _scores(stores, whole, suite.select.by)
-    if unfinished := sum(trial.key not in scores for trial in whole):
-        progress.note(
-            f"{unfinished} of {len(whole)} trials are not finished, and one of them may be the best: the finals that "
-            "they choose from wait until all are"
-        )
-    finals = selection.whole.finals(suite, scores)
-    return outcome + measure((*whole, *finals), selection.finals(suite, scores))
+    elif suite.select is not None:
+        scores = _scores(stores, trials, suite.select.by)
+        if unfinished := sum(trial.key not in scores for trial in trials):
+            progress.note(
+                f"{unfinished} of {len(trials)} trials are not finished, and one of them may be the best: the finals "
+                "that they choose from wait until all are"
+            )
+        failed += measure((*trials, *selection.whole.finals(scores)), selection.finals(scores))
+    return Ran(failed, frozenset(stores.by_id))
 
 
 def _measure(
@@ -96,8 +101,12 @@ def _measure(
     executor: Executor,
     whole: Sequence[Cell],
     chosen: Sequence[Cell],
-) -> Outcome:
-    """Measure what is not finished of the ``chosen`` cells, after a look at all that could go wrong with them."""
+) -> int:
+    """Measure what is not finished of the ``chosen`` cells, after a look at all that could go wrong with them.
+
+    Returns:
+        How many failed.
+    """
     check_cuda_only(cell.settings for cell in chosen)
     _check_devices(executor, options, chosen)
     blocks = _sharded(suite.blocks(chosen), options.shard)
@@ -125,7 +134,7 @@ def _check_devices(executor: Executor, options: Options, cells: Sequence[Cell]) 
         if options.cluster is not None:
             raise DeviceError(f"devices = {devices}: on a cluster a cell has one device; take --only devices=1")
         worker = executor.workers()[0]
-        gpus = worker.environment["hardware"]["gpus"]
+        gpus = worker.environment.hardware.gpus
         demand_devices(devices, device, first=worker.gpu or 0, gpus=gpus, cores=executor.threads)
 
 
@@ -139,32 +148,6 @@ def _scores(stores: Stores, trials: Sequence[Cell], by: str) -> dict[str, float 
     last = epochs.sort_values("epoch").groupby("key")[by].last().dropna()
     scores = {str(key): float(score) for key, score in last.items()}
     return {str(key): scores.get(str(key)) for key in finished.key}
-
-
-def check(suite: Suite, options: Options) -> None:
-    """What can be refused before torch is imported, which takes seconds. Raises BnpbenchError."""
-    if options.jobs > 1 and suite.measure.interleave:
-        raise BnpbenchError(
-            f"--jobs {options.jobs}: the suite {suite.name} interleaves cells to compare their times, and blocks that "
-            "run side by side disturb each other; leave --jobs out, or take `interleave` out of [measure]"
-        )
-    if options.jobs > 1 and suite.measure.interval is not None:
-        raise BnpbenchError(
-            f"--jobs {options.jobs}: the suite {suite.name} sets `interval`, which asks for undisturbed times; "
-            "leave --jobs out, or take `interval` out of [measure]"
-        )
-    if options.cluster is None:  # else devices and data are the workers'
-        check_device(options.device, f"--device {options.device}")
-        chosen = [cell.settings for cell in _chosen(suite, options)]
-        if "cuda" in suite.devices() and any(settings.device == "cuda" for settings in chosen):
-            check_device("cuda", 'device = "cuda"', remedy="--only device=cpu leaves the cells that need one out")
-        check_data({type(settings.dataset) for settings in chosen}, options.data_dir, options.offline)
-    check_writable(options.out)
-
-
-def _chosen(suite: Suite, options: Options) -> tuple[Cell, ...]:
-    """The cells of ``--only``, where it is not known for sure yet what "auto" stands for."""
-    return Selection(likely_device(options.device), threads=1, only=options.only).cells(suite)
 
 
 def _sharded(blocks: Sequence[Block], shard: tuple[int, int] | None) -> tuple[Block, ...]:

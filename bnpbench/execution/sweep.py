@@ -1,4 +1,4 @@
-"""Blocks onto workers: who runs, who waits, what is written when a block ends."""
+"""Blocks onto workers: who runs, who waits, what is written when a block ends, and where."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ import contextlib
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence, Set
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from bnpbench.errors import BnpbenchError, WorkersLost
 from bnpbench.execution import interruption
 from bnpbench.execution.child import shorten
-from bnpbench.execution.columns import identity
-from bnpbench.execution.executor import Executor, Run, Worker
+from bnpbench.execution.children import Child
+from bnpbench.execution.executor import Executor, Worker
 from bnpbench.execution.messages import Done, Epoch, Finished, Message, Note, Refused, RunBlock
-from bnpbench.execution.options import Options, Outcome
+from bnpbench.execution.options import Options
 from bnpbench.execution.progress import Progress
-from bnpbench.execution.stores import Stores
 from bnpbench.files import appending
+from bnpbench.records.documents import Environment, SuiteRecord
+from bnpbench.records.rows import CellRow, EpochRow, StepRow
 from bnpbench.results import FINISHED, Store
 from bnpbench.results.store import writing
 from bnpbench.statistics.intervals import outliers
@@ -33,7 +35,50 @@ PARTIAL_SECONDS = 1.0  # of epochs that need not be on the disk yet
 PARTIAL_SHARE = 0.05  # of the time that writing them again and again may take
 LOSSES = 3  # of its worker, and a block is given up: it may be what takes the machine down
 
-Row = dict[str, Any]
+
+class Stores:
+    """The results of a suite, by environment.
+
+    Args:
+        out: folder of all results.
+        suite: the suite's name.
+        environments: of the workers that are there at the start; equal ones share a folder.
+    """
+
+    def __init__(self, out: Path, suite: str, environments: Iterable[Environment]) -> None:
+        self.out, self.suite = out, suite
+        self.by_id = {e.id: Store(out, suite, e) for e in environments}
+
+    @property
+    def first(self) -> Store:
+        return next(iter(self.by_id.values()))
+
+    def create(self) -> None:
+        """Make the folders. Raises ResultsError."""
+        for store in self.by_id.values():
+            store.create()
+
+    def refuse_newer(self, cells: Iterable[Cell], document: SuiteRecord) -> None:
+        """Raises ResultsError where a newer bnpbench wrote what a run of these cells would write over.
+
+        Args:
+            cells: of the run.
+            document: of their suite, as ``suite.json`` will hold it.
+        """
+        self.first.refuse_newer_suite(document)
+        keys = [cell.key for cell in cells]
+        for store in self.by_id.values():
+            store.refuse_newer(keys)
+
+    def of(self, environment: Environment) -> Store:
+        """The store of an environment; it is made where a late worker brings a new one. Raises ResultsError."""
+        if environment.id not in self.by_id:
+            self.by_id[environment.id] = Store(self.out, self.suite, environment).create()
+        return self.by_id[environment.id]
+
+    def finished(self, block: Block) -> bool:
+        """Whether the block was measured in one of the environments."""
+        return any(store.finished(block.id, block.canonicals) for store in self.by_id.values())
 
 
 @dataclass
@@ -41,26 +86,35 @@ class Job:
     """A block being measured.
 
     Attributes:
-        pieces: groups of members still to run, each in a process of its own: the whole block at first, then, if
-            that process died, its members one by one.
+        request: for the whole of it.
         store: of the worker's environment.
         release: gives the block's lock back.
+        pieces: groups of members still to run, each in a child of its own: the whole block at first, then, if that
+            child died, its members one by one.
         unwritten_until: the epochs so far are not written again before.
     """
 
-    block: Block
+    request: RunBlock
     worker: Worker
     store: Store
     release: contextlib.ExitStack
     pieces: deque[tuple[Cell, ...]]
-    run: Run | None = None
+    child: Child | None = None
     piece: tuple[Cell, ...] = ()
     deadline: float | None = None
     unwritten_until: float = 0.0
-    epochs: dict[str, list[Row]] = field(default_factory=dict)
-    steps: dict[str, list[Row]] = field(default_factory=dict)
-    records: dict[str, Row] = field(default_factory=dict)
+    epochs: dict[str, list[EpochRow]] = field(default_factory=dict)
+    steps: dict[str, list[StepRow]] = field(default_factory=dict)
+    records: dict[str, CellRow] = field(default_factory=dict)
     answered: bool = False
+
+    @property
+    def block(self) -> Block:
+        return self.request.block
+
+    @property
+    def log(self) -> Path:
+        return self.store.log_path(self.block.id)
 
     def keep(self, key: str, now: Callable[[], float]) -> None:
         """Write the epochs so far of a long cell, all of them each time: seldom enough to stay cheap."""
@@ -90,7 +144,7 @@ class Sweep:
         executor: Executor,
         options: Options,
         costs: dict[str, Any],
-        provenance: Row,
+        provenance: CellRow,
         progress: Progress,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -101,14 +155,18 @@ class Sweep:
         self.running: list[Job] = []
         self.losses: Counter[str] = Counter()
         self.lonely_since: float | None = None
-        self.finished = self.skipped = self.failed = 0
+        self.failed = 0
 
-    def run(self, blocks: Sequence[Block], done: Set[str]) -> Outcome:
-        """Measure the blocks but those of the ids ``done``; on an interruption, keep what is and end the rest."""
+    def run(self, blocks: Sequence[Block], done: Set[str]) -> int:
+        """Measure the blocks but those of the ids ``done``; on an interruption, keep what is and end the rest.
+
+        Returns:
+            How many cells did not end as ok, diverged or not-applicable.
+        """
         self.progress.start(blocks)
         for block in blocks:
             if block.id in done:
-                self._skip(block)
+                self.progress.skipped(block)
             else:
                 self.queue.append(block)
         try:
@@ -120,7 +178,7 @@ class Sweep:
             raise
         finally:
             self.progress.stop()
-        return Outcome(self.finished, self.skipped, self.failed, frozenset(self.stores.by_id))
+        return self.failed
 
     def _start(self) -> None:
         """Give every free worker a block; one that another run is measuring goes to the end of the queue."""
@@ -138,35 +196,32 @@ class Sweep:
                 continue
             if not self.options.fresh and self.stores.finished(block):  # by another run
                 release.close()
-                self._skip(block)
+                self.progress.skipped(block)
                 continue
-            job = Job(block, worker, store, release, deque([block.cells]))
+            job = Job(self._request(block, worker, store), worker, store, release, deque([block.cells]))
             self.running.append(job)
             self._launch(job)
 
-    def _skip(self, block: Block) -> None:
-        self.skipped += 1
-        self.progress.skipped(block)
+    def _request(self, block: Block, worker: Worker, store: Store) -> RunBlock:
+        return RunBlock(
+            block=block,
+            cells=block.cells,
+            costs={cell.key: self.costs[cell.key] for cell in block.cells},
+            data_dir=self.options.data_dir,
+            checkpoints=store.folder / "checkpoints" if len(block.cells) == 1 else None,
+            fresh=self.options.fresh,
+            cores=worker.cores,
+            gpu=worker.gpu or 0,
+            log=f"logs/{store.log_path(block.id).name}",
+        )
 
     def _launch(self, job: Job) -> None:
-        """Start a process for the job's next piece."""
+        """Start a child for the job's next piece."""
         job.piece, job.answered = job.pieces.popleft(), False
-        log = job.store.log_path(job.block.id)
-        with writing(log):
-            log.parent.mkdir(exist_ok=True)  # someone may have cleared the logs away
-            os.close(appending(log))  # named in the results whatever becomes of the process
-        request = RunBlock(
-            block=job.block,
-            cells=job.piece,
-            costs={cell.key: self.costs[cell.key] for cell in job.piece},
-            data_dir=self.options.data_dir,
-            checkpoints=job.store.folder / "checkpoints" if len(job.block.cells) == 1 else None,
-            fresh=self.options.fresh,
-            cores=job.worker.cores,
-            gpu=job.worker.gpu or 0,
-            log=f"logs/{log.name}",
-        )
-        job.run = self.executor.start(job.worker, request, log)
+        with writing(job.log):
+            job.log.parent.mkdir(exist_ok=True)  # someone may have cleared the logs away
+            os.close(appending(job.log))  # named in the results whatever becomes of the child
+        job.child = self.executor.start(job.worker, replace(job.request, cells=job.piece), job.log)
         job.deadline = None
         if self.options.timeout is not None:
             job.deadline = self.now() + self.options.timeout * len(job.piece)
@@ -178,10 +233,10 @@ class Sweep:
         deadlines = [job.deadline - self.now() for job in self.running if job.deadline is not None]
         patience = min([max(d, 0) for d in deadlines] + [BUSY_SECONDS if self.queue else LOOK_SECONDS])
         if self.running or self.queue:
-            self.executor.wait([job.run for job in self.running], patience)
+            self.executor.wait([job.child for job in self.running], patience)
         interruption.check()
         for job in list(self.running):
-            shorten(job.store.log_path(job.block.id))
+            shorten(job.log)
             self._look_at(job)
 
     def _check_workers(self) -> None:
@@ -199,23 +254,23 @@ class Sweep:
             )
 
     def _look_at(self, job: Job) -> None:
-        assert job.run is not None
-        alive = job.run.alive()  # asked first
-        for message in job.run.messages():
+        assert job.child is not None
+        alive = job.child.alive()  # asked first
+        for message in job.child.messages():
             self._take(job, message)
         if job.answered:
             self._next(job)
-        elif job.run.lost:
+        elif job.child.lost:
             self._lost(job)
         elif not alive:
-            job.run.join()
-            self._died(job, "crashed", f"the process was {job.run.death()}")
+            job.child.join()
+            self._died(job, "crashed", f"the process was {job.child.death()}")
         elif job.deadline is not None and self.now() > job.deadline:
-            job.run.kill()
+            job.child.kill()
             limit = f"{self.options.timeout:g} s a cell"
             self._died(job, "timeout", f"not done after {limit}; raise --timeout or shorten the cell")
 
-    def _take(self, job: Job, message: Message | Done | Refused) -> None:
+    def _take(self, job: Job, message: Message | Done[None] | Refused) -> None:
         match message:
             case Epoch(key, row):
                 rows = job.epochs.setdefault(key, [])
@@ -227,13 +282,12 @@ class Sweep:
                 job.records[key], job.steps[key] = {**row, **self.provenance, "worker": job.worker.name}, steps
             case Note(text):
                 self.progress.note(text)
-            case Done():
+            case Done() | Refused():
+                message.result()
                 job.answered = True
-            case Refused(error):
-                raise error
 
     def _died(self, job: Job, status: str, message: str) -> None:
-        """The process of a piece is gone: a cell alone gets the status, a group runs again one by one."""
+        """The child of a piece is gone: a cell alone gets the status, a group runs again one by one."""
         if len(job.piece) == 1:
             cell = job.piece[0]
             job.records[cell.key] = self._bare_record(job, cell, status, message)
@@ -247,10 +301,10 @@ class Sweep:
 
     def _lost(self, job: Job) -> None:
         """The worker or the server of processes is gone: the block runs again, unless it has cost too many of them."""
-        assert job.run is not None
-        job.run.kill()
+        assert job.child is not None
+        job.child.kill()
         self.losses[job.block.id] += 1
-        where, again = f"the process was {job.run.death()}", "runs again"
+        where, again = f"the process was {job.child.death()}", "runs again"
         if job.worker.name is not None:
             where, again = f"worker {job.worker.name} was lost", "runs again on another"
         if self.losses[job.block.id] < LOSSES:
@@ -266,22 +320,21 @@ class Sweep:
         self._end(job)
 
     def _next(self, job: Job) -> None:
-        """The next piece of a block, or its end; a process that has answered ends while the block is written."""
-        run = job.run
-        assert run is not None
+        """The next piece of a block, or its end; a child that has answered ends while the block is written."""
+        child = job.child
+        assert child is not None
         if not job.pieces:
             self._end(job)
         if job.answered:
-            run.join()
-        run.kill()
-        shorten(job.store.log_path(job.block.id))
+            child.join()
+        child.kill()
+        shorten(job.log)
         if job.pieces:
             self._launch(job)
 
     def _end(self, job: Job) -> None:
         self.running.remove(job)
         self._commit(job)
-        self.finished += 1
         self.failed += sum(row["status"] not in FINISHED for row in job.records.values())
         self.progress.finished(job.block, job.records)
 
@@ -294,15 +347,13 @@ class Sweep:
             job.store.write_block(records, job.epochs, job.steps, over_finished=over_finished)
             job.release.close()
 
-    def _bare_record(self, job: Job, cell: Cell, status: str, message: str) -> Row:
+    def _bare_record(self, job: Job, cell: Cell, status: str, message: str) -> CellRow:
         """The row of a cell whose process could not write it."""
         now = datetime.now(UTC)
-        log = f"logs/{job.store.log_path(job.block.id).name}"
         return {
-            **identity(cell, job.block, self.costs[cell.key].columns),
+            **job.request.known(cell),
             "status": status,
             "message": message,
-            "log": log,
             **self.provenance,
             "worker": job.worker.name,
             "started": now,
@@ -310,11 +361,11 @@ class Sweep:
         }
 
     def _abandon(self) -> None:
-        """End all processes; cells that were running are kept as interrupted, with the epochs they have."""
+        """End all children; cells that were running are kept as interrupted, with the epochs they have."""
         for job in self.running:
-            if job.run is not None:
-                job.run.kill()
-                shorten(job.store.log_path(job.block.id))
+            if job.child is not None:
+                job.child.kill()
+                shorten(job.log)
         for job in self.running:
             for cell in job.block.cells:
                 if cell.key not in job.records:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import torch
 import torch.nn.functional as F
@@ -33,6 +33,7 @@ from torch import Tensor, nn
 
 from bnpbench.bnp.algorithms import batch_statistics, damped_variance, update_running
 from bnpbench.measure.curvature import View, look
+from bnpbench.records.rows import StepRow
 
 if TYPE_CHECKING:
     from bnpbench.bnp import BNP
@@ -93,15 +94,15 @@ class Probe:
         """Whether to look before this step; both from 1."""
         return epoch <= self.epochs and (step - 1) % self.every == 0
 
-    def rows(self, model: nn.Module, images: Tensor, bnp: BNP | None, epoch: int, step: int) -> list[dict[str, Any]]:
-        """Rows of the ``steps`` table (without the key) for the step that ``images`` are about to make.
+    def rows(self, model: nn.Module, images: Tensor, bnp: BNP | None, epoch: int, step: int) -> list[StepRow]:
+        """Rows (without the key) for the step that ``images`` are about to make.
 
         Call it *before* that step: the running statistics it uses are those that the step will have after folding
         ``images`` in. It changes nothing of ``model`` or ``bnp``. See :func:`conditioning` for the rest.
         """
         place = {"epoch": epoch, "step": step, "layer": self.layer, "neuron": self.neuron}
         found = conditioning(model, images, layer=self.layer, neuron=self.neuron, bnp=bnp)
-        return [place | asdict(one) for one in found]
+        return [cast(StepRow, place | asdict(one)) for one in found]
 
 
 def conditioning(

@@ -2,73 +2,70 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import psutil
 import torch
 
 from bnpbench.measure import rates
 from bnpbench.measure.measurement import MEASUREMENT
+from bnpbench.records.documents import Details, Environment, Hardware, Software
+from bnpbench.text import short_hash
 
 
-def describe(gpu: int = 0) -> dict[str, Any]:
+def describe(gpu: int = 0) -> Environment:
     """The environment of this process.
 
     Args:
         gpu: number of the CUDA device that is used, where there is one.
 
     Returns:
-        ``id`` (12 hex digits over hardware, driver, torch, CUDA and ``MEASUREMENT``), ``hardware``, ``software``,
-        ``measurement``; ``details`` and ``rates`` (of ``measure.rates``, None where they were never measured), which
-        do not count for the id. No host or user name, no path.
+        No host or user name, no path.
     """
-    hardware = {
-        "cpu": cpu_model(),
-        "cores": psutil.cpu_count(logical=False) or os.cpu_count() or 1,
-        "gpu": torch.cuda.get_device_name(gpu) if gpu < torch.cuda.device_count() else None,
-        "gpus": torch.cuda.device_count(),
-    }
-    software = {
-        "torch": str(torch.__version__),  # its own class would bring torch to whoever reads the answer
-        "torchvision": version("torchvision"),
-        "cuda": torch.version.cuda,
-        "cudnn": torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None,
-        "driver": gpu_driver(),
-        "python": platform.python_version(),
-        "blas": "mkl" if torch.backends.mkl.is_available() else "other",
-    }
-    deciding = {**hardware, **{k: software[k] for k in ("torch", "cuda", "driver")}, "measurement": MEASUREMENT}
-    digest = hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:12]
-    return {
-        "id": digest,
-        "hardware": hardware,
-        "software": software,
-        "measurement": MEASUREMENT,
-        "details": details(),
-        "rates": rates.kept(digest),
-    }
+    hardware = Hardware(
+        cpu=cpu_model(),
+        cores=psutil.cpu_count(logical=False) or os.cpu_count() or 1,
+        gpu=torch.cuda.get_device_name(gpu) if gpu < torch.cuda.device_count() else None,
+        gpus=torch.cuda.device_count(),
+    )
+    software = Software(
+        torch=str(torch.__version__),  # its own class would bring torch to whoever reads the answer
+        torchvision=version("torchvision"),
+        cuda=torch.version.cuda,
+        cudnn=torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None,
+        driver=gpu_driver(),
+        python=platform.python_version(),
+        blas="mkl" if torch.backends.mkl.is_available() else "other",
+    )
+    deciding = hardware.document() | software.model_dump(include={"torch", "cuda", "driver"})
+    identity = short_hash(json.dumps(deciding | {"measurement": MEASUREMENT}, sort_keys=True))
+    return Environment(
+        id=identity,
+        hardware=hardware,
+        software=software,
+        measurement=MEASUREMENT,
+        details=details(),
+        rates=rates.kept(identity),
+    )
 
 
-def details() -> dict[str, Any]:
+def details() -> Details:
     """Settings of the machine that are good to know beside a number."""
-    memory = psutil.virtual_memory()
-    return {
-        "system": f"{platform.system()} {platform.machine()}",
-        "memory_bytes": memory.total,
-        "affinity": sorted(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else None,
-        "logical_cores": os.cpu_count(),
-        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        "instructions": torch.backends.cpu.get_cpu_capability(),
-        "mkldnn": torch.backends.mkldnn.is_available(),
-        "malloc": {k: os.environ.get(k) for k in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")},
-    }
+    return Details(
+        system=f"{platform.system()} {platform.machine()}",
+        memory_bytes=psutil.virtual_memory().total,
+        affinity=sorted(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else None,
+        logical_cores=os.cpu_count(),
+        governor=_read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        instructions=torch.backends.cpu.get_cpu_capability(),
+        mkldnn=torch.backends.mkldnn.is_available(),
+        malloc={k: os.environ.get(k) for k in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")},
+    )
 
 
 def cpu_model() -> str:

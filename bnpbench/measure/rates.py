@@ -10,16 +10,15 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import psutil
 import torch
 
 from bnpbench.cache import user_cache
+from bnpbench.records.documents import Rate, Rates
 
 REPETITIONS = 7
 SMALLEST_ARRAY = 2**26  # bytes; four times the last caches where those are more, so that nothing is read from it
@@ -28,44 +27,17 @@ PRODUCT = {"cpu": 1536, "cuda": 8192}  # rows and columns
 LAUNCHES = 2000
 
 
-@dataclass(frozen=True)
-class Rate:
-    """A rate a second.
-
-    Attributes:
-        device: cpu or cuda.
-        threads: of torch, where they matter; None on CUDA.
-        quantity: ``bandwidth`` (bytes, of a = b + s c: two arrays read, one written), ``float32``, ``tf32``, ``bf16``
-            (operations of a product of square matrices, a multiply-add being two), or ``operators`` (additions to a
-            single number, one after the other).
-        median, low, high: over the repetitions.
-        repetitions: how many.
-    """
-
-    device: str
-    threads: int | None
-    quantity: str
-    median: float
-    low: float
-    high: float
-    repetitions: int
-
-
-def measure() -> dict[str, Any]:
-    """All rates of the CPU, with one thread and with all cores, and of the first CUDA device if there is one.
-
-    Returns:
-        ``measured`` (the day), ``libraries`` (what multiplied on the CPU) and ``rates`` (``Rate`` as dicts).
-    """
+def measure() -> Rates:
+    """All rates of the CPU, with one thread and with all cores, and of the first CUDA device if there is one."""
     before = torch.get_num_threads()
-    rates = []
+    rates: list[Rate | None] = []
     for threads in dict.fromkeys((1, psutil.cpu_count(logical=False) or os.cpu_count() or 1)):
         torch.set_num_threads(threads)
         rates += list(_rates(torch.device("cpu"), threads))
     torch.set_num_threads(before)
     if torch.cuda.is_available():
         rates += list(_rates(torch.device("cuda"), None))
-    return {"measured": f"{datetime.now(UTC):%Y-%m-%d}", "libraries": libraries(), "rates": [asdict(r) for r in rates]}
+    return Rates(measured=f"{datetime.now(UTC):%Y-%m-%d}", libraries=libraries(), rates=rates)
 
 
 def libraries() -> list[str]:
@@ -75,23 +47,22 @@ def libraries() -> list[str]:
     return [line for line in lines if any(name in line for name in wanted) and "Build settings" not in line]
 
 
-def keep(environment: str, found: dict[str, Any]) -> Path:
+def keep(environment: str, found: Rates) -> Path:
     """Write the rates of an environment into the user's cache folder. Raises OSError."""
     path = _path(environment)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    temporary.write_text(json.dumps(found.document(), indent=1) + "\n", encoding="utf-8")
     temporary.replace(path)
     return path
 
 
-def kept(environment: str) -> dict[str, Any] | None:
+def kept(environment: str) -> Rates | None:
     """The rates that were measured in an environment; None where none were, or they cannot be read."""
     try:
-        found = json.loads(_path(environment).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return Rates.model_validate(json.loads(_path(environment).read_text(encoding="utf-8")))
+    except (OSError, ValueError):  # also pydantic's own
         return None
-    return found if isinstance(found, dict) else None
 
 
 def _path(environment: str) -> Path:
@@ -105,7 +76,15 @@ def _rates(device: torch.device, threads: int | None) -> Iterator[Rate]:
         torch.set_float32_matmul_precision("high" if quantity == "tf32" else "highest")
         work, amount = prepare(device, torch.bfloat16 if quantity == "bf16" else torch.float32)
         found = [amount / _seconds(work, device) for _ in range(1 + REPETITIONS)][1:]  # the first warms up
-        yield Rate(device.type, threads, quantity, median(found), min(found), max(found), REPETITIONS)
+        yield Rate(
+            device=device.type,
+            threads=threads,
+            quantity=quantity,
+            median=median(found),
+            low=min(found),
+            high=max(found),
+            repetitions=REPETITIONS,
+        )
     torch.set_float32_matmul_precision("highest")
 
 

@@ -16,7 +16,7 @@ from bnpbench.errors import BnpbenchError
 from bnpbench.execution.children import ask, interpreter, start_forkserver
 from bnpbench.execution.executor import usable_cores
 from bnpbench.execution.messages import Describe, Preflight, Profile, Profiled
-from bnpbench.execution.precheck import check_cuda_only, check_data, check_device, device_index, resolve_device
+from bnpbench.execution.options import check_cuda_only, check_data, check_device, device_index, resolve_device
 from bnpbench.files import private_folder
 from bnpbench.report.document import Chapter, Entry, Place, Section, Table
 from bnpbench.results.store import folder_name
@@ -43,7 +43,7 @@ def choose(suite: Suite, only: Sequence[str], methods: Sequence[str], device: st
     check_device(device, f"--device {device}")
     start_forkserver()
     environment = ask(Describe(device_index(device) or 0))
-    kind = resolve_device(device, environment["hardware"]["gpus"])
+    kind = resolve_device(device, environment.hardware.gpus)
     threads = len(usable_cores(environment))
     found: list[Cell] = []
     for filters in [[*only, f"method={method}"] for method in methods] or [list(only)]:

@@ -12,8 +12,8 @@ from torch.profiler import ProfilerActivity, record_function
 from torch.profiler import profile as torch_profile
 
 from bnpbench.datasets import storage
-from bnpbench.execution.messages import Profile, Profiled, Time
-from bnpbench.execution.process import configure
+from bnpbench.execution.child import configure
+from bnpbench.execution.messages import Profile, Profiled, Tell, Time
 from bnpbench.files import fresh
 from bnpbench.training.examples import examples_of
 from bnpbench.training.step import PHASES
@@ -23,8 +23,8 @@ STEP = "bnpbench: step"
 PREFIX = "bnpbench: "
 
 
-def profile(request: Profile) -> Profiled:
-    """Run some steps under the profiler, write the trace, and add up."""
+def profile(request: Profile, tell: Tell | None = None) -> Profiled:
+    """Run some steps under the profiler, write the trace, and add up; there is nothing to tell meanwhile."""
     settings = request.cell.settings
     configure(settings, request.gpu)
     device = torch.device(settings.device)

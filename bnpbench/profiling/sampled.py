@@ -7,8 +7,8 @@ import sys
 import time
 from pathlib import Path
 
+from bnpbench.execution.child import configure
 from bnpbench.execution.messages import Profile
-from bnpbench.execution.process import configure
 from bnpbench.profiling.phases import stepping
 from bnpbench.suite import load_plugins
 

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from bnpbench.errors import NothingToCompare
 from bnpbench.measure.measurement import moved_seconds
+from bnpbench.records.documents import Hardware, Software
+from bnpbench.records.rows import METRICS
 from bnpbench.registry import baselines
 from bnpbench.report.comparison import METRIC, Change, Comparison, Judgement
-from bnpbench.report.data import PLACE, Cell, View, views
+from bnpbench.report.data import Cell, View, views
 from bnpbench.report.query import paired_times, times
-from bnpbench.results import FINISHED, Results, told
+from bnpbench.results import FINISHED, Results
 from bnpbench.statistics.bootstrap import change_interval
 from bnpbench.statistics.intervals import Estimate
+from bnpbench.suite import told
+from bnpbench.suite.settings import having
 from bnpbench.text import dash, fixed
 
 ACCURACY_TOLERANCE = 0.02  # of seeded CPU runs: rounding differs between torch versions and grows over epochs
-FLOPS = ("flops_model", "flops_method_predicted", "flops_method_counted", "parameters")
-UNDER_ONE_TORCH = ("flops_method_executed", "operators_per_step", "kernels_per_step")
+UNDER_ONE_TORCH = [name for name, metric in METRICS.items() if metric.judged == "under one torch"]
+ALWAYS = sorted(
+    (name for name, metric in METRICS.items() if metric.judged == "always"),
+    key=lambda name: METRICS[name].unit != "FLOP",  # operations come first
+)
 SECONDS = "seconds per epoch"
 _ACROSS = "--across-machines compares what does not depend on it"
 _SIDES = ("in the base", "in the new results")
@@ -166,15 +173,16 @@ class Pair:
         self.base, self.new, self.max_slowdown = base, new, max_slowdown
         self.keys = [c.key for c in base.cells if c.row and (other := new.by_key.get(c.key)) is not None and other.row]
         self.same_machine = not hardware_differences(base, new)
-        torches = [view.facts("software").get("torch") for view in (base, new)]
-        self.measurements = [view.environment.get("measurement") for view in (base, new)]
+        torches = [view.environment.software.torch for view in (base, new)]
+        self.measurements = [view.environment.measurement for view in (base, new)]
         self.moved = moved_seconds(*self.measurements)
         self.same_torch = torches[0] == torches[1] and torches[0] is not None
 
     def notes(self) -> Iterable[str]:
         """What else than the code may have moved the numbers, and how they are judged."""
-        for name in ("hardware", "software"):
-            yield from (f"{name} differs: {d}" for d in _differences(self.base.facts(name), self.new.facts(name)))
+        sides = self.base.environment, self.new.environment
+        yield from (f"hardware differs: {d}" for d in _differences(*(side.hardware for side in sides)))
+        yield from (f"software differs: {d}" for d in _differences(*(side.software for side in sides)))
         if self.measurements[0] != self.measurements[1]:
             effect = f"times are not judged: {self.moved}" if self.moved else "what changed leaves seconds alone"
             yield f"measurement differs: {' and '.join(map(told, self.measurements))}; {effect}"
@@ -227,12 +235,12 @@ class Pair:
             judgement = _judgement(_RANKS.get(one.status, 0), _RANKS.get(other.status, 0), equal="differs")
             yield where.change("status", "status", one.status, other.status, judgement, other.text("message"))
             return
-        for name in (*FLOPS, *UNDER_ONE_TORCH):
+        for name in (*ALWAYS, *UNDER_ONE_TORCH):
             before, after = one.count(name), other.count(name)
             if before is None and after is None:
                 continue
             judgement, remark = ("not judged", "another torch")
-            if name in FLOPS or self.same_torch:
+            if name in ALWAYS or self.same_torch:
                 judgement, remark = _judged_or_missing(before, after, lambda one, other: _judgement(other, one))
             yield where.change("counts", name, _count(before), _count(after), judgement, remark)
         yield from self._accuracy(one, other, where)
@@ -323,13 +331,12 @@ def _judged_or_missing(
 
 def hardware_differences(base: View, new: View) -> list[str]:
     """What differs between the machines of two views, each as text; empty for the same machine."""
-    one, other = base.facts("hardware"), new.facts("hardware")
-    if not one or not other:
-        return ["hardware: unknown on one side"]
-    return _differences(one, other)
+    sides = base.environment.hardware, new.environment.hardware
+    return ["hardware: unknown on one side"] if Hardware() in sides else _differences(*sides)
 
 
-def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+def _differences(left: Hardware | Software, right: Hardware | Software) -> list[str]:
+    one, other = left.document(), right.document()
     names = dict.fromkeys((*one, *other))
     return [
         f"{name}: {told(one.get(name))} and {told(other.get(name))}"
@@ -366,7 +373,7 @@ def _beside(view: View, cell: Cell) -> list[Cell]:
         for other in view.cells
         if other.ok
         and view.paired(cell, other)
-        and all(cell.settings.get(name) == other.settings.get(name) for name in PLACE)
+        and all(cell.settings.get(name) == other.settings.get(name) for name in {*having("place"), *having("run")})
     ]
 
 

@@ -18,14 +18,13 @@ import pandas as pd
 import pyarrow as pa
 
 from bnpbench.methods.base import Ink
-from bnpbench.results import Results, differing, telling, told
+from bnpbench.records.documents import CellRecord, Environment, SuiteRecord
+from bnpbench.results import Results
+from bnpbench.suite import differing, telling, told
+from bnpbench.suite.settings import having
 
 Scalar = str | int | float | bool | datetime | None  # what a column holds; None where nothing is known
 Series = Mapping[int, float]  # epoch to value
-
-AXES = ("method", "batch_size", "seed")  # settings that are rows, columns and repetitions of a table
-ALIKE = ("engine", "precision", "memory_format", "device", "threads")  # how a cell is run: what a cost depends on
-PLACE = ("dataset", "network", "batch_size", "seed", *ALIKE)  # in these a method and its vanilla are alike
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,8 +200,9 @@ class View:
 
     Attributes:
         suite: its name.
-        document: what its ``suite.json`` holds; empty where there is none.
-        environment: what ``environment.json`` holds.
+        document: its ``suite.json``; of nothing but a name where there is none.
+        named: whether there is one.
+        environment: its ``environment.json``.
         cells: the final cells of the suite in its order, measured or not.
         trials: the cells that only serve to choose a setting.
         strays: cells measured here that the suite does not name.
@@ -210,8 +210,9 @@ class View:
     """
 
     suite: str
-    document: Mapping[str, Any]
-    environment: Mapping[str, Any]
+    document: SuiteRecord
+    named: bool
+    environment: Environment
     cells: tuple[Cell, ...]
     trials: tuple[Cell, ...]
     strays: tuple[Cell, ...]
@@ -223,7 +224,7 @@ class View:
     @property
     def id(self) -> str:
         """The environment's."""
-        return str(self.environment["id"])
+        return self.environment.id
 
     @cached_property
     def by_key(self) -> dict[str, Cell]:
@@ -243,26 +244,8 @@ class View:
     @property
     def inks(self) -> dict[str, Ink]:
         """Kind → ink, of the methods of the suite's plugins that have one."""
-        told = self.document.get("inks")
-        entries = told.items() if isinstance(told, dict) else ()
+        entries = (self.document.inks or {}).items()
         return {kind: ink for kind, entry in entries if (ink := Ink.read(entry)) is not None}
-
-    @cached_property
-    def measure(self) -> Mapping[str, Any]:
-        """What ``[measure]`` says of the suite."""
-        return self.document.get("measure") or {}
-
-    @cached_property
-    def select(self) -> Mapping[str, str]:
-        """What ``[select]`` chooses over and by; empty for a suite that chooses nothing."""
-        select = self.document.get("select")
-        named = isinstance(select, dict) and all(isinstance(select.get(name), str) for name in ("over", "by"))
-        return select if isinstance(select, dict) and named else {}
-
-    def facts(self, name: str) -> Mapping[str, Any]:
-        """A table of the environment, such as its hardware; empty where there is none."""
-        table = self.environment.get(name)
-        return table if isinstance(table, dict) else {}
 
     def series(self, cell: Cell, name: str) -> Series:
         """Epoch to value of a column of epochs; missing values are left out, NaN stays."""
@@ -296,7 +279,7 @@ def views(results: Results) -> list[View]:
 
 def layout(cells: Sequence[Cell]) -> Layout:
     """Finds the settings that vary."""
-    return Layout(tuple(cells), differing([cell.settings for cell in cells], AXES))
+    return Layout(tuple(cells), differing([cell.settings for cell in cells], having("axis")))
 
 
 def measured(cells: Sequence[Cell]) -> tuple[list[Cell], str]:
@@ -315,7 +298,7 @@ def tallied(words: Sequence[str]) -> str:
     return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
 
 
-def number(value: Any) -> float:
+def number(value: float) -> float:
     """A number of a file that may be anyone's; infinite where it is more than a float holds."""
     try:
         return float(value)
@@ -331,16 +314,17 @@ def _integer(value: object, default: int) -> int:
 def _view(results: Results, suite: str, environment: str, frame: pd.DataFrame) -> View:
     found: list[dict[str, Scalar]] = pa.Table.from_pandas(frame, preserve_index=False).to_pylist()
     rows = {str(row["key"]): row for row in found}
-    document = results.suites.get(suite, {})
-    named = [_named(cell, rows) for cell in document.get("cells", ())]
+    document = results.suites.get(suite)
+    named = [_named(cell, rows) for cell in document.cells] if document else []
     known = {cell.key for cell in named}
     strays = [_stray(row) for key, row in rows.items() if key not in known]
-    if not document:
+    if document is None:
         named, strays = strays, []
     return View(
         suite,
-        document,
-        results.environments.get(environment, {"id": environment}),
+        document or SuiteRecord(name=suite),
+        document is not None,
+        results.environments.get(environment) or Environment(id=environment),
         tuple(cell for cell in named if cell.role != "trial"),
         tuple(cell for cell in named if cell.role == "trial"),
         tuple(strays),
@@ -353,10 +337,9 @@ def _rows(frame: pd.DataFrame, suite: str, environment: str) -> Rows:
     return Rows(frame[(frame["suite"] == suite) & (frame["environment"] == environment)])
 
 
-def _named(cell: Mapping[str, Any], rows: Mapping[str, Mapping[str, Scalar]]) -> Cell:
-    row = rows.get(cell["key"], {})
-    label = str(cell.get("label") or row.get("label") or "?")
-    return Cell(cell["key"], label, cell["settings"], str(cell.get("role", "final")), row)
+def _named(cell: CellRecord, rows: Mapping[str, Mapping[str, Scalar]]) -> Cell:
+    row = rows.get(cell.key, {})
+    return Cell(cell.key, cell.label or str(row.get("label") or "?"), cell.settings, cell.role or "final", row)
 
 
 def _stray(row: Mapping[str, Scalar]) -> Cell:

@@ -11,18 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from bnpbench.records.rows import metric as known
 from bnpbench.report.data import Cell, Series, View
-from bnpbench.results import CELLS, EPOCHS, STEPS, told
+from bnpbench.suite import told
 
-TIMES = frozenset(
-    {"train_seconds", "evaluation_seconds", "other_seconds", "step_seconds_median", "step_seconds_p90", "energy_joules"}
-)  # measured anew in every epoch: bootstrapped over epochs, where the others are answered by seeds
-TARGETS = frozenset({"seconds_to", "epochs_to", "reached"})
-COUNTS = frozenset(field.name for field in CELLS if str(field.type) == "int64") - {
-    "peak_memory_bytes",
-    "cache_hits",
-    "cache_misses",
-}  # the same in every run: they have no spread
 PRECONDITIONER = "batch"  # of the steps' three, the paper's own (section 5.1): undamped, of the batch
 
 At = str | Mapping[str, Any]
@@ -45,26 +37,27 @@ def value(view: View, cell: Cell, metric: str, at: At = "last", target: float | 
     Args:
         view: where the cell was measured.
         cell: one of its cells.
-        metric: a numeric column, or ``seconds_to``, ``epochs_to``, ``reached``.
+        metric: one of ``records.rows.METRICS``.
         at: ``last``, ``best``, ``area`` (mean over all epochs), ``{"epoch": 5}`` or ``{"epochs": [1, 3]}`` (mean).
         target: test accuracy, for the last three.
 
     Returns:
         Missing where it was not measured, not finished, or is not a number.
     """
-    if metric in TARGETS:
+    table = known(metric).table
+    if table == "targets":
         return _target(view, cell, metric, target)
     if not cell.ok:
         return Missing(cell.status)
     found: object
-    if metric in EPOCHS.names:
+    if table == "epochs":
         found = _at(view.series(cell, metric), metric, at)
-    elif metric in CELLS.names:
+    elif table == "cells":
         found = cell.row.get(metric)
-    elif metric in STEPS.names:
+    elif table == "steps":
         found = _over_steps(view, cell, metric)
     else:
-        return Missing(f"no column is called {metric}")
+        return Missing(f"no metric is called {metric}")
     if isinstance(found, Missing):
         return found
     if found is None:
@@ -138,7 +131,7 @@ def more_seconds(view: View, cells: Sequence[Cell], base: Sequence[Cell]) -> lis
 
 def default_at(metric: str) -> str:
     """Where a metric is looked at unless a suite says otherwise: times over all epochs, the others at the last."""
-    return "all" if metric in TIMES else "last"
+    return "all" if known(metric).timed else "last"
 
 
 def best_epoch(series: Series, metric: str) -> int | None:
@@ -146,7 +139,7 @@ def best_epoch(series: Series, metric: str) -> int | None:
     numbers = {epoch: number for epoch, number in series.items() if not math.isnan(number)}
     if not numbers:
         return None
-    best = max(numbers.values()) if metric.endswith("accuracy") else min(numbers.values())
+    best = max(numbers.values()) if known(metric).better == "higher" else min(numbers.values())
     return min(epoch for epoch, number in numbers.items() if number == best)
 
 

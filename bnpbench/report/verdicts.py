@@ -7,11 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from bnpbench.records.documents import BoundsRecord, ClaimRecord, CombinationRecord, SideRecord
+from bnpbench.records.rows import metric as known
 from bnpbench.report.data import Cell, Series, View, number, tallied, views
-from bnpbench.report.query import COUNTS, TIMES, At, Missing, default_at, describe_at, paired, times, value
-from bnpbench.results import Results, told
+from bnpbench.report.query import At, Missing, default_at, describe_at, paired, times, value
+from bnpbench.results import Results
 from bnpbench.statistics.bootstrap import cells_interval, unpaired_interval
 from bnpbench.statistics.intervals import LEAST_PAIRS, Estimate, mean_interval, ratio_interval, student
+from bnpbench.suite import told
 from bnpbench.text import fixed, significant
 
 Outcome = Literal["holds", "fails", "undecided", "no data"]
@@ -74,11 +77,11 @@ def claims_exit_code(found: Iterable[Verdict]) -> int:
 def view_verdicts(view: View) -> list[Verdict]:
     """The claims of one suite in one environment; one that cannot be read has no data."""
     found = []
-    for claim in view.document.get("claims") or ():
-        try:
-            found += [_verdict(view, claim, combination) for combination in claim["combinations"]]
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError):
-            says = str(claim.get("says", claim) if isinstance(claim, dict) else claim)[:200]
+    for claim in view.document.claims:
+        if isinstance(claim, ClaimRecord):
+            found += [_verdict(view, claim, combination) for combination in claim.combinations]
+        else:
+            says = str(claim.get("says", claim))[:200]
             reason = "suite.json holds it in a form that this bnpbench cannot read"
             nothing = (-math.inf, math.inf)
             found.append(Verdict(view.suite, view.id, says, "", "", nothing, "no data", None, "", reason))
@@ -97,11 +100,11 @@ def decide(estimate: Estimate, bounds: tuple[float, float]) -> tuple[Outcome, st
     return "undecided", ""
 
 
-def _verdict(view: View, claim: Mapping[str, Any], combination: Mapping[str, Any]) -> Verdict:
-    bounds = _bounds(claim["bounds"])
-    left = _picked(view, combination["left"])
-    right = _picked(view, combination["right"]) if "right" in combination else None
-    answer = (_of_times if claim["metric"] in TIMES else _of_seeds)(view, claim, left, right)
+def _verdict(view: View, claim: ClaimRecord, combination: CombinationRecord) -> Verdict:
+    bounds = _bounds(claim.bounds)
+    left = _picked(view, combination.left)
+    right = None if combination.right is None else _picked(view, combination.right)
+    answer = (_of_times if known(claim.metric).timed else _of_seeds)(view, claim, left, right)
     outcome: Outcome = "no data"
     estimate, unit = None, ""
     if isinstance(answer, Missing):
@@ -114,8 +117,8 @@ def _verdict(view: View, claim: Mapping[str, Any], combination: Mapping[str, Any
     return Verdict(
         suite=view.suite,
         environment=view.id,
-        says=str(claim["says"]),
-        where=", ".join(f"{name} = {told(value)}" for name, value in _leaves(combination.get("where") or {})),
+        says=claim.says,
+        where=", ".join(f"{name} = {told(value)}" for name, value in _leaves(combination.where or {})),
         question=_question(claim, left, right),
         bounds=bounds,
         outcome=outcome,
@@ -126,30 +129,31 @@ def _verdict(view: View, claim: Mapping[str, Any], combination: Mapping[str, Any
     )
 
 
-def _of_seeds(view: View, claim: Mapping[str, Any], left: Seeds, right: Seeds | None) -> _Answer | Missing:
-    metric, target = claim["metric"], claim.get("target")
+def _of_seeds(view: View, claim: ClaimRecord, left: Seeds, right: Seeds | None) -> _Answer | Missing:
+    metric = claim.metric
+    ats = _ats(claim)
     values: list[float] = []
     reasons: list[str] = []
     for seed, cell in left.items():
-        found = value(view, cell, metric, claim["left"].get("at", "last"), target)
+        found = value(view, cell, metric, ats[0], claim.target)
         if right is not None and not isinstance(found, Missing):
             other = right.get(seed)
             second = (
                 Missing(f"right has no seed {seed}")
                 if other is None
-                else value(view, other, metric, claim["right"].get("at", "last"), target)
+                else value(view, other, metric, ats[1], claim.target)
             )
-            found = second if isinstance(second, Missing) else _compared(claim["question"], found, second)
+            found = second if isinstance(second, Missing) else _compared(claim.question, found, second)
         if isinstance(found, Missing):
             reasons.append(found.reason)
         else:
             values.append(found)
     if not values:
         return Missing(tallied(reasons))
-    if metric in COUNTS and len(values) == 1:
+    if known(metric).exact and len(values) == 1:
         estimate = Estimate(values[0], 1, values[0], values[0])
     else:
-        estimate = ratio_interval(values) if claim["question"] == "ratio" else mean_interval(values)
+        estimate = ratio_interval(values) if claim.question == "ratio" else mean_interval(values)
     return _Answer(estimate, "seeds", tallied(reasons))
 
 
@@ -161,10 +165,9 @@ def _compared(question: str, left: float, right: float) -> float | Missing:
     return left / right if right != 0 else Missing("the right side is 0")
 
 
-def _of_times(view: View, claim: Mapping[str, Any], left: Seeds, right: Seeds | None) -> _Answer | Missing:
+def _of_times(view: View, claim: ClaimRecord, left: Seeds, right: Seeds | None) -> _Answer | Missing:
     """In pairs where both sides took turns and are asked for the same epochs, else each side on its own."""
-    metric, ratio = claim["metric"], claim["question"] == "ratio"
-    ats = [claim[name].get("at", "all") for name in ("left", "right") if name in claim]
+    metric, ratio, ats = claim.metric, claim.question == "ratio", _ats(claim)
     first, reasons = _sampled(view, left, metric, ats[0])
     if right is None:
         if not first:
@@ -200,28 +203,32 @@ def _picked(view: View, keys: Mapping[str, str]) -> Seeds:
     return {str(seed): view.by_key.get(key, unknown) for seed, key in keys.items()}
 
 
-def _bounds(bounds: Mapping[str, Any]) -> tuple[float, float]:
-    low, high = bounds.get("at_least"), bounds.get("at_most")
-    found = -math.inf if low is None else number(low), math.inf if high is None else number(high)
-    if any(map(math.isnan, found)):
-        raise ValueError("a bound is not a number")
-    return found
+def _bounds(bounds: BoundsRecord) -> tuple[float, float]:
+    low, high = bounds.at_least, bounds.at_most
+    return -math.inf if low is None else number(low), math.inf if high is None else number(high)
 
 
-def _question(claim: Mapping[str, Any], left: Seeds, right: Seeds | None) -> str:
-    metric = claim["metric"] if claim.get("target") is None else f"{claim['metric']} {claim['target']}"
-    usual = default_at(claim["metric"])
-    sides = [_side(claim[name], side, usual) for name, side in (("left", left), ("right", right)) if side is not None]
-    sign = " / " if claim["question"] == "ratio" else " − "
-    kind = "" if claim["question"] == "value" else f"{claim['question']} of "
+def _question(claim: ClaimRecord, left: Seeds, right: Seeds | None) -> str:
+    metric = claim.metric if claim.target is None else f"{claim.metric} {claim.target}"
+    usual = default_at(claim.metric)
+    pairs = ((claim.left, left), (claim.right, right))
+    sides = [_side(side, seeds, usual) for side, seeds in pairs if side is not None and seeds is not None]
+    sign = " / " if claim.question == "ratio" else " − "
+    kind = "" if claim.question == "value" else f"{claim.question} of "
     return f"{kind}{metric}, {sign.join(sides)}"
 
 
-def _side(side: Mapping[str, Any], seeds: Seeds, usual: At) -> str:
+def _ats(claim: ClaimRecord) -> list[At]:
+    """When each side is looked at."""
+    sides = filter(None, (claim.left, claim.right))
+    return [default_at(claim.metric) if side.at is None else side.at for side in sides]
+
+
+def _side(side: SideRecord, seeds: Seeds, usual: At) -> str:
     labels = dict.fromkeys(cell.label for cell in seeds.values())
-    sizes = side.get("pattern", {}).get("batch_size")
+    sizes = side.pattern.get("batch_size")
     name = ", ".join(labels) + (f" at {sizes}" if sizes is not None else "")
-    at = side.get("at", usual)
+    at = usual if side.at is None else side.at
     return name if at == usual else f"{name} ({describe_at(at)})"
 
 
@@ -299,11 +306,11 @@ def seeds_needed(n: int, width: float, distance: float, most: int) -> int | None
 def _remedy(view: View) -> str:
     """What is not on yet, before what is."""
     off, on = [], []
-    if view.measure.get("interleave"):
+    if view.document.measure.interleave:
         on.append("turns are taken")
     else:
         off.append('take turns ([measure] interleave = ["method"])')
-    if view.measure.get("warmup_epochs"):
+    if view.document.measure.warmup_epochs:
         on.append("warm-up is apart")
     else:
         off.append("keep the warm-up apart (warmup_epochs = 1)")
@@ -313,9 +320,10 @@ def _remedy(view: View) -> str:
 
 
 def _more_epochs(view: View) -> str:
-    if view.document.get("shortened"):
+    if view.document.shortened:
         return "run without --epochs"
-    if view.measure.get("interval"):
-        limits = [name for name in ("max_epochs", "max_seconds") if view.measure.get(name)]
+    if view.document.measure.interval:
+        measure = view.document.measure
+        limits = [name for name in ("max_epochs", "max_seconds") if getattr(measure, name)]
         return f"raise {' and '.join(limits)}" if limits else "set max_epochs higher"
     return "run more epochs or seeds"

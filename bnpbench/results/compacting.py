@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bnpbench.errors import ResultsError
+from bnpbench.records.documents import Environment
 from bnpbench.results.folder import parts_of, read_environment
 from bnpbench.results.part import replacing
 from bnpbench.results.reading import environment_folders, linked
@@ -36,7 +37,7 @@ def compact(directory: Path) -> dict[Path, int]:
 
 
 def _compact(folder: Path) -> int:
-    store = Store(folder.parent.parent, unquote(folder.parent.name), {"id": folder.name})
+    store = Store(folder.parent.parent, unquote(folder.parent.name), Environment(id=folder.name))
     store.tidy()
     with store.alone():  # a run that commits waits
         damaged: list[tuple[Path, str]] = []

@@ -14,8 +14,9 @@ from typing import NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bnpbench.results.part import DamagedError, key_of, members, promised_rows, read_part
+from bnpbench.results.part import DamagedError, members, promised_rows, read_part
 from bnpbench.results.schema import SCHEMAS, STATUSES
+from bnpbench.text import short_hash
 
 T = TypeVar("T")
 
@@ -129,8 +130,8 @@ def _cells_part(path: Path, unknown: set[str]) -> tuple[pa.Table, _Promise]:
 
 def _check_cells(keys: pa.ChunkedArray, settings: pa.ChunkedArray, statuses: pa.ChunkedArray) -> None:
     for key, canonical, status in zip(keys.to_pylist(), settings.to_pylist(), statuses.to_pylist(), strict=True):
-        if canonical is None or key_of(canonical) != key:
-            raise DamagedError(f"its settings hash to {key_of(canonical or '')}, its key is {str(key)[:40]}")
+        if canonical is None or short_hash(canonical) != key:
+            raise DamagedError(f"its settings hash to {short_hash(canonical or '')}, its key is {str(key)[:40]}")
         if status not in STATUSES:
             raise DamagedError(f"no status is called {str(status)[:40]!r}")
         try:

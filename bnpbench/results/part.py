@@ -1,13 +1,13 @@
 """One Parquet part: written atomically, and read with suspicion.
 
-A part may come from a stranger or a dying disk: what its footer says is checked before its pages are read,
-pages carry checksums, and every fault is one exception, ``DamagedError``, that names the reason.
+A part may come from a stranger or a dying disk: what its footer says is checked before its pages are read, pages carry
+checksums, no small file fills the memory or keeps us busy, and every fault is one exception, ``DamagedError``, that
+names the reason.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import stat
@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bnpbench.files import fresh
-from bnpbench.results import limits
 from bnpbench.results.schema import NEEDED, SCHEMA_VERSION, UPGRADES, digest, schema_of, upgraded
 
 PART_BYTES = 64 * 2**20
@@ -27,6 +27,9 @@ COMPACTED_BYTES = 4 * 2**30
 _PART_ROWS = 2**20
 _COMPACTED_ROWS = 2**28
 _SMALL_FILE = 2**14  # even the best compression cannot make these a danger
+_UNPACKED, _COMPACTED_UNPACKED = 2**20, 2**24  # bytes that any file may unpack to: there may be thousands of parts
+_RATIO = 300  # unpacked to packed: cells that differ in their seeds alone reach 40 when zstd has packed their settings
+_COUNT = 2**53  # up to which a float64, as which columns are averaged and drawn, holds every whole number
 
 
 class DamagedError(Exception):
@@ -51,7 +54,9 @@ class Part(NamedTuple):
     unknown: tuple[str, ...]
 
 
-def write_part(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema, metadata: Mapping[str, str]) -> None:
+def write_part(
+    path: Path, rows: Sequence[Mapping[str, object]], schema: pa.Schema, metadata: Mapping[str, str]
+) -> None:
     """Writes and syncs a part under a name that nobody reads yet.
 
     Raises:
@@ -67,7 +72,7 @@ def write_part(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema,
     sync(path)
 
 
-def table_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+def table_of(rows: Sequence[Mapping[str, object]], schema: pa.Schema) -> pa.Table:
     """Rows as a table of results; what a row lacks is null.
 
     Raises:
@@ -133,14 +138,14 @@ def read_part(path: Path, kind: str, *, compacted: bool = False) -> Part:
             schema = schema_of(kind, version)
             known, unknown = _columns(file.schema_arrow, schema, metadata)
             _check_footer(file.metadata, schema, size, compacted)
-            rows, limit = file.metadata.num_rows, limits.allowed_bytes(size, compacted)
+            rows, limit = file.metadata.num_rows, _allowed_bytes(size, compacted)
             dubious = rows * max(size, file.metadata.serialized_size) > limit
             table = None if dubious else file.read(known.names, use_threads=False)
         if table is None:
             table = _read_dictionaries(path, known, limit)
         table.validate(full=True)  # UTF-8 and offsets
         table = upgraded(kind, table, version)
-        if reason := limits.impossible(table):
+        if reason := _impossible(table):
             raise DamagedError(reason)
     except DamagedError:
         raise
@@ -159,11 +164,6 @@ def refuse_newer(path: Path) -> None:
     except Exception:  # bytes from anywhere, as in ``read_part``
         return
     _check_newer(metadata)
-
-
-def key_of(canonical: str) -> str:
-    """A cell's key: the first 12 hex digits of the SHA-256 of its canonical JSON."""
-    return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 
 def promised_rows(metadata: Mapping[str, str]) -> dict[str, int]:
@@ -251,7 +251,7 @@ def _columns(found: pa.Schema, schema: pa.Schema, metadata: Mapping[str, str]) -
 def _check_footer(footer: pq.FileMetaData, schema: pa.Schema, size: int, compacted: bool) -> None:
     if footer.num_rows > (limit := _COMPACTED_ROWS if compacted else _PART_ROWS) or footer.num_rows < 0:
         raise DamagedError(f"the footer promises {footer.num_rows} rows, more than the {limit} that are read")
-    if reason := limits.too_large(footer, schema, limits.allowed_bytes(size, compacted)):
+    if reason := _too_large(footer, schema, _allowed_bytes(size, compacted)):
         raise DamagedError(reason)
     if compacted:
         return
@@ -270,7 +270,7 @@ def _read_dictionaries(path: Path, known: pa.Schema, limit: int) -> pa.Table:
     strings = [field.name for field in known if pa.types.is_string(field.type)]
     with pq.ParquetFile(path, read_dictionary=strings, page_checksum_verification=True) as file:
         table = file.read(known.names, use_threads=False)
-    if (decoded := limits.texts_bytes(table)) > limit:
+    if (decoded := _texts_bytes(table)) > limit:
         raise DamagedError(f"its texts unpack to {decoded} bytes, more than the {limit} that are read")
     return table.cast(known)
 
@@ -281,3 +281,50 @@ def _text(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
 
 def _short(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+# --- what a file may claim ----------------------------------------------------------------------------------------
+
+
+def _allowed_bytes(size: int, compacted: bool) -> int:
+    """How many bytes a file of so many may unpack to."""
+    return (_COMPACTED_UNPACKED if compacted else _UNPACKED) + _RATIO * size
+
+
+def _too_large(footer: pq.FileMetaData, schema: pa.Schema, limit: int) -> str | None:
+    """Why a file is not read that unpacks to more bytes than the limit, as its own footer says; None: it does not.
+
+    Nulls and repeated values cost a file nothing and the memory a place in every row; texts are weighed when they are
+    read, see ``_texts_bytes``.
+    """
+    pages = sum(footer.row_group(index).total_byte_size for index in range(footer.num_row_groups))
+    places = footer.num_rows * sum(4 if pa.types.is_string(field.type) else 8 for field in schema)
+    if (unpacked := max(pages, places)) <= limit:
+        return None
+    return f"the footer promises {unpacked} bytes, more than the {limit} that are read of a file of its size"
+
+
+def _texts_bytes(table: pa.Table) -> int:
+    """The length of all texts of a table that was read with its texts as dictionaries."""
+    found = 0
+    for column in table.columns:
+        for chunk in column.chunks if pa.types.is_dictionary(column.type) else ():
+            chunk.validate(full=True)
+            found += pc.sum(pc.binary_length(chunk.dictionary).take(chunk.indices)).as_py() or 0
+    return found
+
+
+def _impossible(table: pa.Table) -> str | None:
+    """Which whole number of a table nothing can have, if any: one below 0 or beyond 2⁵³, an epoch beyond its rows.
+
+    A row of ``steps`` stands for itself, and its epoch may come after any number of others.
+    """
+    for field in table.schema if len(table) else ():
+        if field.type != pa.int64():
+            continue
+        of_epochs = field.name == "epoch" and "step" not in table.column_names
+        low, high = (1, len(table)) if of_epochs else (0, _COUNT)
+        for value in pc.min_max(table.column(field.name)).as_py().values():
+            if value is not None and not low <= value <= high:
+                return f"{field.name} {value}, which is not from {low} to {high}"
+    return None

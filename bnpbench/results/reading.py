@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import UnionType
-from typing import Any
 from urllib.parse import unquote
 
 import pandas as pd
 import pyarrow as pa
+from pydantic import ValidationError
 
 from bnpbench.cache import expanded
 from bnpbench.errors import NothingToCompare, ResultsError
+from bnpbench.records.documents import Environment, SuiteRecord
 from bnpbench.results.folder import read_environment
 from bnpbench.results.part import DamagedError, read_json
 from bnpbench.results.schema import SCHEMAS
@@ -29,17 +29,18 @@ class Results:
         cells: a row of CELLS per cell, with ``suite`` and ``environment`` in front. Arrow dtypes: null is not NaN.
         epochs: rows of EPOCHS of these cells, with the same two columns, by cell and epoch.
         steps: rows of STEPS of these cells, with the same two columns.
-        environments: environment id to what ``environment.json`` holds.
-        suites: suite name to what ``suite.json`` holds.
+        environments: by their ids.
+        suites: by their names.
         damaged: path and reason of everything that was left out.
-        unknown: columns that were left out of what was read, as ``cells.colour``: this version has none of their name.
+        unknown: columns, and fields of documents, that were left out of what was read, as ``cells.colour``: this
+            version has none of their name.
     """
 
     cells: pd.DataFrame
     epochs: pd.DataFrame
     steps: pd.DataFrame
-    environments: dict[str, dict[str, Any]] = field(default_factory=dict)
-    suites: dict[str, dict[str, Any]] = field(default_factory=dict)
+    environments: dict[str, Environment] = field(default_factory=dict)
+    suites: dict[str, SuiteRecord] = field(default_factory=dict)
     damaged: list[tuple[Path, str]] = field(default_factory=list)
     unknown: tuple[str, ...] = ()
 
@@ -137,8 +138,8 @@ class _Reading:
 
     def __init__(self) -> None:
         self.tables: dict[str, list[pa.Table]] = {kind: [] for kind in SCHEMAS}
-        self.environments: dict[str, dict[str, Any]] = {}
-        self.suites: dict[str, dict[str, Any]] = {}
+        self.environments: dict[str, Environment] = {}
+        self.suites: dict[str, SuiteRecord] = {}
         self.damaged: list[tuple[Path, str]] = []
         self.unknown: set[str] = set()
         self.folders = 0
@@ -147,8 +148,8 @@ class _Reading:
         name = unquote(folder.name.encode(errors="replace").decode())
         if (path := folder / "suite.json").exists():
             try:
-                document = _suite_document(path)
-                name = document["name"]
+                document = _suite_document(path, self.unknown)
+                name = document.name
                 self.suites[name] = document
             except DamagedError as reason:
                 self.damaged.append((path, str(reason)))
@@ -158,13 +159,13 @@ class _Reading:
     def read_environment(self, suite: str, folder: Path) -> None:
         identity = folder.name
         try:
-            document = read_json(folder / "environment.json", ENVIRONMENT_BYTES)
-            if document.get("id") != identity:
-                raise DamagedError(f"its id is {str(document.get('id'))[:40]!r}, its folder is {identity!r}")
-            self.environments[identity] = document
+            told = read_json(folder / "environment.json", ENVIRONMENT_BYTES)
+            if told.get("id") != identity:
+                raise DamagedError(f"its id is {str(told.get('id'))[:40]!r}, its folder is {identity!r}")
+            self.environments[identity] = Environment.read(told, self.unknown)
         except DamagedError as reason:
             self.damaged.append((folder / "environment.json", str(reason)))
-            self.environments.setdefault(identity, {"id": identity})
+            self.environments.setdefault(identity, Environment(id=identity))
         self.folders += 1
         for kind, table in read_environment(folder, self.damaged, self.unknown).items():
             if len(table):
@@ -203,30 +204,17 @@ class _Reading:
         return cells.take(pa.array(sorted(chosen)))
 
 
-def _suite_document(path: Path) -> dict[str, Any]:
-    document = read_json(path)
-    name = document.get("name")
-    if not isinstance(name, str) or not name or name != name.encode(errors="replace").decode():
-        raise DamagedError("a suite without a name")
-    shapes: dict[str, Callable[[Any], bool]] = {
-        "cells": lambda cell: isinstance(cell.get("key"), str) and isinstance(cell.get("settings"), dict),
-        "references": lambda reference: _all_of(str, reference.get("cells")),
-        "claims": lambda claim: True,
-    }
-    for name, is_well_formed in shapes.items():
-        items = document.setdefault(name, [])
-        if not _all_of(dict, items) or not all(map(is_well_formed, items)):
-            raise DamagedError(f"its {name} are not what a suite.json holds")
-    if not _all_of(int | float, document.setdefault("targets", [])):
-        raise DamagedError("its targets are not numbers")
-    for name in ("measure", "shortened"):
-        if not isinstance(document.get(name) or {}, dict):
-            raise DamagedError(f"its {name} is not a table")
-    return document
+def _suite_document(path: Path, unknown: set[str]) -> SuiteRecord:
+    try:
+        return SuiteRecord.read(read_json(path), unknown)
+    except ValidationError as error:
+        place = [*error.errors(include_url=False, include_input=False)[0]["loc"], "name"][0]
+        raise DamagedError(_REFUSED.get(str(place), "a suite without a name").format(place)) from None
 
 
-def _all_of(kind: type | UnionType, items: object) -> bool:
-    return isinstance(items, list) and all(isinstance(item, kind) for item in items)
+_LIST, _TABLE = "its {0} are not what a suite.json holds", "its {0} is not a table"
+_REFUSED = {"cells": _LIST, "references": _LIST, "claims": _LIST, "targets": "its targets are not numbers"}
+_REFUSED |= {"measure": _TABLE, "shortened": _TABLE}
 
 
 def _concatenated(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:

@@ -10,13 +10,16 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 from urllib.parse import quote
 from uuid import uuid4
 
 import filelock
+import pyarrow as pa
 
 from bnpbench.errors import ResultsError
+from bnpbench.records.documents import Environment, SuiteRecord
+from bnpbench.records.rows import CellRow, EpochRow, StepRow
 from bnpbench.results.folder import COMMIT, PARTIAL, committed, parts_of
 from bnpbench.results.part import (
     DamagedError,
@@ -33,7 +36,6 @@ from bnpbench.results.part import (
 )
 from bnpbench.results.schema import EPOCHS, FINISHED, SCHEMAS
 
-Row = Mapping[str, Any]
 _HASH = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,63}")
 _WRITING = "writing"  # a lock beside those of the blocks: two of them may share a cell, as with --only
 
@@ -57,15 +59,15 @@ class Store:
         out: folder of all results.
         suite: the suite's name. Characters that are unsafe in a file name are percent-encoded, so no name
             leaves ``out``.
-        environment: what ``environment.json`` holds; its ``id`` (12 hex digits) names the folder.
+        environment: what ``environment.json`` holds; its id names the folder.
 
     Raises:
         ResultsError: the suite or the environment cannot name a folder.
     """
 
-    def __init__(self, out: Path, suite: str, environment: Mapping[str, Any]) -> None:
+    def __init__(self, out: Path, suite: str, environment: Environment) -> None:
         self.suite_folder = Path(out) / folder_name(suite)
-        self.folder = self.suite_folder / _safe(str(environment["id"]))
+        self.folder = self.suite_folder / _safe(environment.id)
         self.environment = environment
         self._merged_stamp: tuple[int, ...] | None = None
         self._merged_cells: dict[str, tuple[str, str]] = {}
@@ -78,7 +80,7 @@ class Store:
                 (self.folder / kind).mkdir(parents=True, exist_ok=True)
         self.tidy()
         with self.alone():
-            write_json(self.folder / "environment.json", self.environment)
+            write_json(self.folder / "environment.json", self.environment.document())
             sync(self.suite_folder)
             sync(self.suite_folder.parent)
         return self
@@ -132,9 +134,9 @@ class Store:
             except NewerError as reason:
                 raise _newer(path, str(reason)) from None
 
-    def refuse_newer_suite(self, document: Row) -> None:
+    def refuse_newer_suite(self, document: SuiteRecord) -> None:
         """Raises ResultsError where a newer bnpbench wrote the ``suite.json`` that this document would replace."""
-        path, ours = self._document, document.get("schema_version")
+        path, ours = self._document, document.schema_version
         try:
             theirs = read_json(path).get("schema_version")
         except DamagedError:
@@ -142,13 +144,13 @@ class Store:
         if isinstance(theirs, int) and isinstance(ours, int) and theirs > ours:
             raise _newer(path, f"schema_version {theirs}: a newer bnpbench wrote it, this one writes {ours}")
 
-    def write_suite(self, document: Row) -> None:
+    def write_suite(self, document: SuiteRecord) -> None:
         """Replaces ``suite.json``: the resolved suite and the keys of all its cells. Raises ResultsError."""
         path = self._document
         self.refuse_links()
         self.refuse_newer_suite(document)
         with writing(self.suite_folder), _locked(path.with_name("suite.json.lock")):
-            write_json(path, document)
+            write_json(path, document.document())
 
     def finished(self, block: str, cells: Mapping[str, str]) -> bool:
         """Whether every cell of a block was measured, in this block, with the settings it has now.
@@ -198,18 +200,18 @@ class Store:
 
     def write_block(
         self,
-        cells: Sequence[Row],
-        epochs: Mapping[str, Sequence[Row]] | None = None,
-        steps: Mapping[str, Sequence[Row]] | None = None,
+        cells: Sequence[CellRow],
+        epochs: Mapping[str, Sequence[EpochRow]] | None = None,
+        steps: Mapping[str, Sequence[StepRow]] | None = None,
         *,
         over_finished: bool = True,
     ) -> None:
         """Commits a measured block, replacing what an earlier run left of it. Call it under the block's lock.
 
         Args:
-            cells: a row of CELLS for every cell of the block, failed ones included; missing columns are null.
-            epochs: key to the cell's rows of EPOCHS; ``key`` and ``block`` may be left out.
-            steps: key to the cell's rows of STEPS; ``key`` may be left out.
+            cells: a row for every cell of the block, failed ones included; missing columns are null.
+            epochs: key to the cell's epochs; ``key`` and ``block`` may be left out.
+            steps: key to what a probe found of the cell; ``key`` may be left out.
             over_finished: else nothing is written where one of the cells was measured to its end before, and what was
                 kept of the new measurement goes.
 
@@ -220,7 +222,7 @@ class Store:
             ResultsError: nothing more can be written, or a newer bnpbench wrote what would be replaced.
             ValueError: a row has an unknown column, or rows belong to no cell of the block.
         """
-        rows: dict[str, Mapping[str, Sequence[Row]]] = {"epochs": epochs or {}, "steps": steps or {}}
+        rows: dict[str, Mapping[str, Sequence[Mapping[str, object]]]] = {"epochs": epochs or {}, "steps": steps or {}}
         blocks = {str(cell["key"]): str(cell["block"]) for cell in cells}
         if strays := {key for table in rows.values() for key in table} - set(blocks):
             raise ValueError(f"rows of cells that the block lacks: {', '.join(sorted(strays))}")
@@ -237,7 +239,7 @@ class Store:
                 for cell in cells:
                     key = str(cell["key"])
                     counts = {kind: len(table.get(key, ())) for kind, table in rows.items()}
-                    own: dict[str, Sequence[Row]] = {
+                    own: dict[str, Sequence[Mapping[str, object]]] = {
                         "epochs": [{"key": key, "block": blocks[key], **row} for row in rows["epochs"].get(key, ())],
                         "steps": [{"key": key, **row} for row in rows["steps"].get(key, ())],
                         "cells": [cell],
@@ -257,7 +259,7 @@ class Store:
                 raise
             self._settle()
 
-    def write_partial(self, key: str, epochs: Sequence[Row]) -> None:
+    def write_partial(self, key: str, epochs: Sequence[EpochRow]) -> None:
         """Replaces the epochs so far of a cell that is still being measured. Raises ResultsError."""
         with self.alone(), replacing(self._part("epochs", key, PARTIAL)) as temporary:
             write_part(temporary, [{"key": key, **row} for row in epochs], EPOCHS, {})
@@ -339,7 +341,7 @@ class Store:
         rows = tables["cells"].select(["key", "block", "settings", "status"]).to_pylist()
         return {row["key"]: (row["block"], row["settings"]) for row in rows if row["status"] in FINISHED}
 
-    def _read_merged(self, kind: str) -> Any:
+    def _read_merged(self, kind: str) -> pa.Table:
         return read_part(self.folder / f"{kind}.parquet", kind, compacted=True).table
 
     def _rows(self, kind: str, key: str, cell: Mapping[str, str]) -> int:

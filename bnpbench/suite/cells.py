@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,6 +11,7 @@ from bnpbench.errors import SuiteError
 from bnpbench.suite.document import Measure, Probe
 from bnpbench.suite.settings import Settings
 from bnpbench.suite.vocabulary import frozen, label
+from bnpbench.text import short_hash
 
 Role = Literal["final", "trial"]
 
@@ -113,8 +113,3 @@ _COMPACT = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=Fal
 def canonical_json(data: object) -> str:
     """JSON with sorted keys and no spaces."""
     return _COMPACT.encode(data)
-
-
-def short_hash(text: str) -> str:
-    """The first 12 hex digits of the text's SHA-256."""
-    return hashlib.sha256(text.encode()).hexdigest()[:12]

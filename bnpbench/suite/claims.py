@@ -9,9 +9,9 @@ from typing import Literal
 
 import numpy as np
 
+from bnpbench.records.rows import METRICS, metrics
 from bnpbench.suite.cells import Cell
 from bnpbench.suite.document import (
-    METRICS,
     AtEpoch,
     AtEpochs,
     Claim,
@@ -24,12 +24,12 @@ from bnpbench.suite.document import (
 from bnpbench.suite.expand import merged
 from bnpbench.suite.explain import closest, listed, shown
 from bnpbench.suite.matching import Codes, Column, Table, check_pattern, combinations, number_of_combinations
-from bnpbench.suite.settings import SETTINGS
+from bnpbench.suite.settings import FACTS, SETTINGS
 from bnpbench.suite.source import KeyPath, Source
 from bnpbench.suite.vocabulary import Vocabulary
 
 MAX_COMBINATIONS = 1000
-STANDS_FOR = {"device": ("cpu", "cuda"), "engine": ("eager", "graphed"), "threads": ()}
+STANDS_FOR = {name: fact.auto for name, fact in FACTS.items() if fact.auto is not None}
 """What "auto" may become when the machine is known; any number of threads."""
 
 
@@ -80,7 +80,7 @@ def _readings(pattern: Pattern) -> Iterator[Pattern]:
 def _unresolved(name: str, wanted: object) -> object:
     if isinstance(wanted, list):
         return [_unresolved(name, word) for word in wanted]
-    number = name == "threads" and isinstance(wanted, int) and not isinstance(wanted, bool)
+    number = not STANDS_FOR[name] and isinstance(wanted, int) and not isinstance(wanted, bool)
     return "auto" if number or wanted in STANDS_FOR[name] else wanted
 
 
@@ -122,7 +122,8 @@ def _check_reference(source: Source, document: Document, table: Table, reference
 def _check_figure(source: Source, figure: Claim | Reference, place: KeyPath) -> None:
     if figure.metric not in METRICS:
         near = closest(figure.metric, METRICS)
-        message = "unknown metric; a metric is a numeric column of the results, or seconds_to, epochs_to, reached"
+        others = ", ".join(metrics("targets"))
+        message = f"unknown metric; a metric is a numeric column of the results, or {others}"
         raise source.error(message, (*place, "metric"), near)
     fault = figure_fault(figure)
     if fault:

@@ -1,4 +1,4 @@
-"""The tables of a suite file besides its settings: how to measure, what to choose, show and expect; and metrics."""
+"""The tables of a suite file besides its settings: how to measure, what to choose, show and expect."""
 
 from __future__ import annotations
 
@@ -8,80 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from bnpbench.fields import Options, Positive, PositiveFloat
-
-EPOCHS = frozenset(
-    [
-        "train_loss",
-        "train_accuracy",
-        "validation_accuracy",
-        "test_loss",
-        "test_accuracy",
-        "learning_rate",
-        "steps",
-        "examples",
-        "train_seconds",
-        "evaluation_seconds",
-        "other_seconds",
-        "step_seconds_median",
-        "step_seconds_p90",
-        "energy_joules",
-    ]
-)
-CELLS = frozenset(
-    [
-        "parameters",
-        "flops_model",
-        "flops_method_predicted",
-        "flops_method_counted",
-        "flops_method_executed",
-        "flops_method_products",
-        "bytes_per_step",
-        "operators_per_step",
-        "kernels_per_step",
-        "peak_memory_bytes",
-        "setup_seconds",
-        "warmup_seconds",
-        "compile_seconds",
-        "wall_seconds",
-        "cache_hits",
-        "cache_misses",
-        "train_examples",
-        "last_batch",
-        "clock_mhz_before",
-        "clock_mhz_after",
-    ]
-)
-STEPS = frozenset(
-    [
-        "kappa_hessian",
-        "kappa_preconditioned",
-        "kappa_gain",
-        "kappa_d",
-        "gain_over_kappa_d_squared",
-        "rank",
-        "gap",
-        "live_features",
-        "live_rows",
-    ]
-)
-TARGETS = frozenset({"seconds_to", "epochs_to", "reached"})
-METRICS = EPOCHS | CELLS | STEPS | TARGETS
-
-TIMES = frozenset(
-    {"train_seconds", "evaluation_seconds", "other_seconds", "step_seconds_median", "step_seconds_p90"}
-    | {"energy_joules"}
-)
-"""Metrics of an epoch that are taken over all epochs unless a claim says otherwise."""
-
-
-def table_of(metric: str) -> str:
-    """``epochs``, ``cells``, ``steps`` or ``targets``: where a metric comes from.
-
-    ``energy_joules`` stands in two tables; a claim means the energy of an epoch.
-    """
-    tables = {"epochs": EPOCHS, "cells": CELLS, "steps": STEPS, "targets": TARGETS}
-    return next(name for name, columns in tables.items() if metric in columns)
-
+from bnpbench.records.rows import METRICS, metric, metrics
 
 Pattern = dict[str, Any]
 """Settings that a cell must contain; matching.py has the rules."""
@@ -296,21 +223,22 @@ class Claim(_Figure):
     def at_of(self, side: Literal["left", "right"]) -> Literal["all", "last", "best", "area"] | AtEpoch | AtEpochs:
         """When a side is looked at: its own ``at``, the claim's, all epochs for times, else the last."""
         own = (self.left if side == "left" else self.right or self.left).at or self.at
-        return own or ("all" if self.metric in TIMES else "last")
+        return own or ("all" if metric(self.metric).timed else "last")
 
 
 def figure_fault(figure: _Figure) -> tuple[str, str] | None:
     """What is wrong between a metric, its target and its ``at``: (key, message)."""
-    needs_target = figure.metric in TARGETS
+    table = metric(figure.metric).table
+    needs_target = table == "targets"
     if needs_target and figure.target is None:
         return "metric", f"{figure.metric} needs a target, an accuracy such as 0.9"
     if not needs_target and figure.target is not None:
-        return "target", f"only {', '.join(sorted(TARGETS))} have a target; {figure.metric} has none"
+        return "target", f"only {', '.join(sorted(metrics('targets')))} have a target; {figure.metric} has none"
     ats = [("at", figure.at)]
     if isinstance(figure, Claim):
         ats += [(f"{name}.at", side.at) for name, side in (("left", figure.left), ("right", figure.right)) if side]
     for key, at in ats:
-        if at is not None and table_of(figure.metric) != "epochs":
+        if at is not None and table != "epochs":
             return key, f"at chooses among epochs, and {figure.metric} is no figure of an epoch: leave it out"
     return None
 

@@ -79,6 +79,12 @@ class Fact:
         shared: the cells of a block agree in it: one process, one set of flags, as many turns.
         data: which examples lie on a device, and how, depends on it.
         free: what stands for it where only the costs of a step are asked for, which do not depend on it.
+        auto: what "auto" may become when the machine is known; empty: any number. None where it may not be "auto".
+        repeats: cells that differ in it alone do the same, as another draw, for longer, or beside others.
+        axis: a table has rows, columns or repetitions for its values, and no heading.
+        place: a method and the one that it is held against are alike in it, as in those of ``run``.
+        run: it says how a cell is run, and a cost may depend on it.
+        heading: how much a reader expects it in a heading, where few settings suffice to tell cells apart.
     """
 
     checked: bool = False
@@ -86,25 +92,42 @@ class Fact:
     shared: bool = False
     data: bool = False
     free: Any = ...
+    auto: tuple[str, ...] | None = None
+    repeats: bool = False
+    axis: bool = False
+    place: bool = False
+    run: bool = False
+    heading: int = 0
 
 
 class Settings(Options):
     """Everything that decides a cell's numbers on a given machine."""
 
-    dataset: Annotated[SerializeAsAny[DatasetPlugin], ByKind(), Fact(checked=True, fits=True, data=True)]
-    network: Annotated[SerializeAsAny[NetworkPlugin], ByKind(), Fact(checked=True, fits=True, data=True)]
-    method: Annotated[SerializeAsAny[MethodPlugin], ByKind(), Fact(checked=True, fits=True)]
+    dataset: Annotated[
+        SerializeAsAny[DatasetPlugin], ByKind(), Fact(checked=True, fits=True, data=True, place=True, heading=8)
+    ]
+    network: Annotated[
+        SerializeAsAny[NetworkPlugin], ByKind(), Fact(checked=True, fits=True, data=True, place=True, heading=7)
+    ]
+    method: Annotated[SerializeAsAny[MethodPlugin], ByKind(), Fact(checked=True, fits=True, axis=True)]
     optimizer: Annotated[SerializeAsAny[OptimizerPlugin], ByKind()]
-    batch_size: Annotated[Positive, Fact(checked=True, fits=True)]
-    epochs: Annotated[Positive, Fact(shared=True, free=1)]
-    seed: Annotated[int, Field(ge=0, lt=2**31), Fact(free=1)] = 1
-    device: Annotated[Literal["auto", "cpu", "cuda"], Fact(shared=True, free="cpu")] = "auto"
-    devices: Annotated[Positive, Fact(checked=True, fits=True, shared=True)] = 1  # that share every batch
-    engine: Annotated[Literal["auto", "eager", "compiled", "graphed"], Fact(checked=True)] = "auto"
-    threads: Annotated[Literal["auto"] | Positive, Fact(shared=True, free=1)] = "auto"
-    precision: Annotated[Literal["float32", "tf32", "bf16"], Fact(shared=True)] = "float32"
+    batch_size: Annotated[Positive, Fact(checked=True, fits=True, axis=True, place=True)]
+    epochs: Annotated[Positive, Fact(shared=True, free=1, repeats=True)]
+    seed: Annotated[int, Field(ge=0, lt=2**31), Fact(free=1, repeats=True, axis=True, place=True)] = 1
+    device: Annotated[
+        Literal["auto", "cpu", "cuda"], Fact(shared=True, free="cpu", auto=("cpu", "cuda"), run=True, heading=3)
+    ] = "auto"
+    devices: Annotated[Positive, Fact(checked=True, fits=True, shared=True, heading=2)] = 1  # that share every batch
+    engine: Annotated[
+        Literal["auto", "eager", "compiled", "graphed"],
+        Fact(checked=True, auto=("eager", "graphed"), run=True, heading=6),
+    ] = "auto"
+    threads: Annotated[
+        Literal["auto"] | Positive, Fact(shared=True, free=1, auto=(), repeats=True, run=True, heading=1)
+    ] = "auto"
+    precision: Annotated[Literal["float32", "tf32", "bf16"], Fact(shared=True, run=True, heading=5)] = "float32"
     memory_format: Annotated[
-        Literal["contiguous", "channels_last"], Fact(checked=True, data=True, free="contiguous")
+        Literal["contiguous", "channels_last"], Fact(checked=True, data=True, free="contiguous", run=True, heading=4)
     ] = "contiguous"
     deterministic: Annotated[bool, Fact(shared=True)] = False
     schedule: Annotated[SerializeAsAny[SchedulePlugin], ByKind()] = Constant.made()
@@ -152,7 +175,7 @@ FACTS = {
 @cache
 def having(fact: str) -> tuple[str, ...]:
     """The names of the settings of which a fact is true."""
-    return tuple(name for name, known in FACTS.items() if getattr(known, fact))
+    return tuple(name for name, known in FACTS.items() if getattr(known, fact) not in (False, None))
 
 
 def training_of(settings: Settings, *, penalized: bool = False) -> Training:

@@ -15,6 +15,18 @@ from pydantic import BaseModel
 from bnpbench.datasets.base import DatasetPlugin
 from bnpbench.errors import SuiteError
 from bnpbench.methods.base import MethodPlugin
+from bnpbench.records.documents import (
+    BoundsRecord,
+    CellRecord,
+    ClaimRecord,
+    CombinationRecord,
+    MeasureRecord,
+    ReferenceRecord,
+    SelectRecord,
+    ShortenedRecord,
+    SideRecord,
+    SuiteRecord,
+)
 from bnpbench.registry import ships
 from bnpbench.suite.cells import Block, Cell, Role
 from bnpbench.suite.check import warnings
@@ -23,10 +35,8 @@ from bnpbench.suite.document import AtEpoch, AtEpochs, Claim, Measure, Probe, Re
 from bnpbench.suite.explain import shown
 from bnpbench.suite.matching import combinations, only_pattern
 from bnpbench.suite.plugins import PluginFile
-from bnpbench.suite.settings import SCHEMA_VERSION, Settings
+from bnpbench.suite.settings import SCHEMA_VERSION, Settings, having
 from bnpbench.suite.vocabulary import Vocabulary
-
-_AUTO = ("device", "threads")
 
 
 @dataclass(frozen=True)
@@ -82,6 +92,7 @@ class Suite:
     reads: tuple[str, ...]
     words: Vocabulary = field(repr=False)
     _rows: tuple[Row, ...] = field(repr=False)
+    _made: dict[object, tuple[Cell, ...]] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def cells(
         self,
@@ -114,13 +125,20 @@ class Suite:
         count = self.select.seeds if self.select else seeds
         auto = {"device": device, "threads": threads}
         role: Role = "trial" if self.select else "final"
-        rows = [row for row in self._rows if only or count is None or row.seed_rank < count]
-        cells = [_resolved(row, auto, role, epochs) for row in rows]
+        cells = self._expanded(auto, role, epochs)
+        pairs = zip(self._rows, cells, strict=True)
+        counted = _unique(cell for row, cell in pairs if count is None or row.seed_rank < count)
         if not only:
-            return _unique(cells)
+            return counted
         _check_only(_unique(cells), only, self.words)
-        counted = (cell for row, cell in zip(rows, cells, strict=True) if count is None or row.seed_rank < count)
-        return _only(_unique(counted), only, self.words)
+        return _only(counted, only, self.words)
+
+    def _expanded(self, auto: Mapping[str, Any], role: Role, epochs: int | None) -> tuple[Cell, ...]:
+        """Each row's cell, made once however often and of whichever part it is asked for."""
+        key = (*auto.items(), role, epochs)
+        if key not in self._made:
+            self._made[key] = tuple(_resolved(row, auto, role, epochs) for row in self._rows)
+        return self._made[key]
 
     def finals(
         self,
@@ -147,11 +165,10 @@ class Suite:
         auto = {"device": device, "threads": threads}
         tried: dict[tuple[tuple[int, ...], int], list[float | None]] = {}
         waiting: set[tuple[int, ...]] = set()
-        for row in self._rows:
+        for row, cell in zip(self._rows, self._expanded(auto, "trial", epochs), strict=True):
             if row.seed_rank < self.select.seeds:
-                key = _resolved(row, auto, "trial", epochs).key
-                tried.setdefault((row.family, row.chosen_rank), []).append(scores.get(key))
-                if key not in scores:
+                tried.setdefault((row.family, row.chosen_rank), []).append(scores.get(cell.key))
+                if cell.key not in scores:
                     waiting.add(row.family)
         best: dict[tuple[int, ...], tuple[float, int]] = {}
         for (family, rank), found in tried.items():
@@ -212,7 +229,7 @@ class Suite:
         """The seeds of the sweep."""
         return frozenset(row.settings.seed for row in self._rows)
 
-    def document(self, cells: Sequence[Cell], *, epochs: int | None = None) -> dict[str, Any]:
+    def document(self, cells: Sequence[Cell], *, epochs: int | None = None) -> SuiteRecord:
         """What ``suite.json`` holds.
 
         Args:
@@ -220,30 +237,32 @@ class Suite:
             epochs: what ``cells`` was shortened to.
 
         Returns:
-            JSON data.
+            The resolved suite, with the keys of all its cells.
         """
         finals = [cell for cell in cells if cell.role == "final"] if self.select else list(cells)
         table, whole = table_of_cells(finals, self.words), table_of_cells(cells, self.words)
         blocks = {cell.key: block.id for block in self.blocks(cells) for cell in block.cells}
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "name": self.name,
-            "source": self.source,
-            "description": self.description,
-            "bnpbench": _version(),
-            "measure": _told(self.measure),
-            "targets": list(self.targets),
-            "references": [
-                {**_told(reference), "cells": [cells[row].key for row in rows_of(whole, reference.cell).tolist()]}
+        return SuiteRecord(
+            schema_version=SCHEMA_VERSION,
+            name=self.name,
+            source=self.source,
+            description=self.description,
+            bnpbench=_version(),
+            measure=MeasureRecord(**_told(self.measure)),
+            targets=list(self.targets),
+            references=[
+                ReferenceRecord(
+                    **_told(reference), cells=[cells[row].key for row in rows_of(whole, reference.cell).tolist()]
+                )
                 for reference in self.references
             ],
-            "claims": [_claim(claim, combinations_of(claim, table), finals) for claim in self.claims],
-            "select": self.select and _told(self.select),
-            "probe": self.probe and _told(self.probe),
-            "shortened": {"epochs": epochs} if epochs else None,
+            claims=[_claim(claim, combinations_of(claim, table), finals) for claim in self.claims],
+            select=SelectRecord(**_told(self.select)) if self.select else None,
+            probe=_told(self.probe) if self.probe else None,
+            shortened=ShortenedRecord(epochs=epochs) if epochs else None,
             **self._inks(),
-            "cells": [_cell(cell, blocks[cell.key]) for cell in cells],
-        }
+            cells=[_cell(cell, blocks[cell.key]) for cell in cells],
+        )
 
 
 def _resolved(row: Row, changes: Mapping[str, Any], role: Role, epochs: int | None) -> Cell:
@@ -251,7 +270,7 @@ def _resolved(row: Row, changes: Mapping[str, Any], role: Role, epochs: int | No
 
     The engine is graphed on one CUDA device, eager elsewhere.
     """
-    made = {n: v for n, v in changes.items() if n not in _AUTO or getattr(row.settings, n) == "auto"}
+    made = {n: v for n, v in changes.items() if n not in having("auto") or getattr(row.settings, n) == "auto"}
     if row.settings.engine == "auto":
         recorded = made.get("device", row.settings.device) == "cuda" and row.settings.devices == 1
         made["engine"] = "graphed" if recorded else "eager"
@@ -305,27 +324,29 @@ def _only(cells: tuple[Cell, ...], only: Sequence[str], words: Vocabulary) -> tu
     return tuple(cell for cell, kept in zip(cells, mask.tolist(), strict=True) if kept)
 
 
-def _cell(cell: Cell, block: str) -> dict[str, Any]:
+def _cell(cell: Cell, block: str) -> CellRecord:
     settings = cell.settings.model_dump(mode="json")
     settings["method"].pop("label")
-    return {"key": cell.key, "label": cell.label, "block": block, "role": cell.role, "settings": settings}
+    return CellRecord(key=cell.key, label=cell.label, block=block, role=cell.role, settings=settings)
 
 
-def _claim(claim: Claim, combinations: Iterable[Combination], cells: Sequence[Cell]) -> dict[str, Any]:
+def _claim(claim: Claim, combinations: Iterable[Combination], cells: Sequence[Cell]) -> ClaimRecord:
     sides: tuple[Literal["left", "right"], ...] = ("left", "right") if claim.right else ("left",)
-    return {
-        "says": claim.says,
-        "metric": claim.metric,
-        "target": claim.target,
-        "question": claim.question,
-        "bounds": _told(claim.bounds),
-        **{name: {"pattern": getattr(claim, name).pattern, "at": _at(claim.at_of(name))} for name in sides},
-        "where": claim.where,
-        "combinations": [
-            {"where": c.where, **{name: _keys([cells[row] for row in getattr(c, name).tolist()]) for name in sides}}
+    return ClaimRecord(
+        says=claim.says,
+        metric=claim.metric,
+        target=claim.target,
+        question=claim.question,
+        bounds=BoundsRecord(**_told(claim.bounds)),
+        **{name: SideRecord(pattern=getattr(claim, name).pattern, at=_at(claim.at_of(name))) for name in sides},
+        where=claim.where,
+        combinations=[
+            CombinationRecord(
+                where=c.where, **{name: _keys([cells[row] for row in getattr(c, name).tolist()]) for name in sides}
+            )
             for c in combinations
         ],
-    }
+    )
 
 
 def _version() -> str | None:

@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from statistics import median, quantiles
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -19,14 +18,13 @@ from bnpbench.bnp.algorithms import at_least_float32
 from bnpbench.measure import machine
 from bnpbench.measure.clock import Clock, Reading, clock_for
 from bnpbench.measure.conditioning import Probe
+from bnpbench.records.rows import EpochRow, StepRow
 from bnpbench.suite import Cell
 from bnpbench.training import engines, models
 from bnpbench.training.examples import MEMORY_FORMATS, Examples, Pairs, Resident
 from bnpbench.training.parallel import Group
 from bnpbench.training.state import TrainingState, seed_for
 from bnpbench.training.step import Step, autocast
-
-Row = dict[str, Any]
 
 
 class Trainer:
@@ -82,7 +80,7 @@ class Trainer:
         self.energy = self._energy_meter()
         self.engine = engines.eager(self.step, ())
         self.epochs_done = 0
-        self.probed: list[Row] = []
+        self.probed: list[StepRow] = []
 
     @property
     def last_batch(self) -> int:
@@ -115,15 +113,15 @@ class Trainer:
             self._train(epoch=1, probe=None)
         self.state.restore(before)
 
-    def epoch(self) -> Row:
-        """Train one epoch, evaluate, and give the row of the ``epochs`` table (without key, block and turn)."""
+    def epoch(self) -> EpochRow:
+        """Train one epoch, evaluate, and give the row (without key, block and turn)."""
         begin, before = self.now(), self.energy()
         number = self.epochs_done + 1
         reading, order, rate = self._train(number, self.probe)
         joules = self.energy() - before
         correct = (self.step.predicted == self.examples.labels)[order].sum().item()
         loss, correct, joules = self.group.total(self.step.loss_sum.item(), correct, joules)
-        row: Row = {
+        row: EpochRow = {
             "epoch": number,
             "train_loss": loss / self.group.ranks / self.steps,
             "train_accuracy": correct / (self.steps * self.settings.batch_size),
@@ -162,7 +160,7 @@ class Trainer:
         self.model.train()
         return loss.item() / count, correct.item() / count
 
-    def _scores(self) -> Row:
+    def _scores(self) -> EpochRow:
         """What the first rank finds on the test and validation sets: it alone has the statistics that count."""
         if getattr(self.settings.method, "inference", None) == "frozen":
             with self.autocast:
@@ -174,7 +172,7 @@ class Trainer:
                 if held_out is not None:
                     found[2] = self.evaluate(held_out)[1]
         loss, accuracy, held_out_accuracy = self.group.broadcast(*found)
-        row = {"test_loss": loss, "test_accuracy": accuracy}
+        row: EpochRow = {"test_loss": loss, "test_accuracy": accuracy}
         return row if held_out is None else {**row, "validation_accuracy": held_out_accuracy}
 
     def _training_images(self) -> Iterator[Tensor]:
@@ -233,6 +231,6 @@ class Trainer:
             yield batch
 
 
-def diverged(row: Row) -> bool:
+def diverged(row: EpochRow) -> bool:
     """Whether an epoch's losses stopped being numbers."""
     return not (math.isfinite(row["train_loss"]) and math.isfinite(row["test_loss"]))

@@ -44,10 +44,10 @@ def suites(folder: Path) -> tuple[Target, list[bytes]]:
 def parts(folder: Path) -> tuple[Target, list[bytes]]:
     """The reader of results: rows, or a named damaged part."""
     from bnpbench.errors import BnpbenchError
+    from bnpbench.records.documents import Environment
     from bnpbench.results import Store, read_results
 
-    environment = {"id": "0123456789ab", "hardware": {}, "software": {}, "measurement": 1, "details": {}}
-    store = Store(folder / "out", "fuzzed", environment).create()
+    store = Store(folder / "out", "fuzzed", Environment(id="0123456789ab", measurement=1)).create()
     key = "44136fa355b3"  # of "{}"
     cell = {"key": key, "block": "b", "settings": "{}", "status": "ok", "label": "x", "seed": 1}
     epochs = [{"epoch": epoch, "train_loss": 0.5, "train_seconds": 1.0} for epoch in range(1, 30)]

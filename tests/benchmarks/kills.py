@@ -79,6 +79,7 @@ CAMPAIGNS = (
         text(rest=IN_TURN),
         [("run --only seed=1",), ("compact",), ("run", "compact"), ("run --fresh", "compact"), ("compact",)],
     ),
+    Campaign("beside", text(rest=IN_TURN), [("run --only seed=1",), ("run", "compact")]),
     Campaign("long", text(**LONG).replace('["vanilla", "bn", "bnp"]', '["bnp"]'), [("run",), ("run --fresh",)]),
 )
 

@@ -13,7 +13,8 @@ import time
 
 from tabulate import tabulate
 
-from bnpbench.execution.smoke_check import STATUSES, smoke_check
+from bnpbench.execution.listing import STATUSES, smoke_check
+from bnpbench.execution.options import Options
 from bnpbench.suite import load_suite, shipped_suites
 
 HEADS = ("suite", "cells", "distinct", "finite", *STATUSES, "generated data", "seconds", "slowest cell", "peak GiB")
@@ -23,7 +24,7 @@ def main(names: list[str]) -> int:
     rows, texts, code = [], [], 0
     for name in names or sorted(shipped_suites()):
         begin = time.perf_counter()
-        found = smoke_check(load_suite(name))
+        found = smoke_check(Options().selection(load_suite(name)))
         seconds = time.perf_counter() - begin
         counts = found.counts()
         rows.append(

@@ -62,8 +62,8 @@ def test_columns_that_are_not_known_are_named_once(command: list[str], tmp_path:
     done = called(*command, cwd=tmp_path)
     assert done.returncode == 0
     assert done.stderr == (
-        "bnpbench: warning: columns that this version does not know are left out: cells.colour, epochs.colour; another "
-        "version wrote them\n"
+        "bnpbench: warning: columns or fields that this version does not know are left out: cells.colour, "
+        "epochs.colour; another version wrote them\n"
     )
     assert "colour" not in done.stdout
 

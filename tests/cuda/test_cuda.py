@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bnpbench.execution.process import configure
+from bnpbench.execution.child import configure
 from bnpbench.measure import machine, rates
 from bnpbench.measure.clock import CudaClock, clock_for
 from bnpbench.measure.environment import describe
@@ -180,8 +180,8 @@ def test_nvml_answers() -> None:
     assert (machine.clock_mhz(DEVICE) or 0) > 100
     assert before is None or (after is not None and 0 < after - before < 3000)
     environment = describe(torch.cuda.device_count() - 1)
-    assert environment["hardware"]["gpu"] == torch.cuda.get_device_name(torch.cuda.device_count() - 1)
-    assert environment["software"]["driver"]
+    assert environment.hardware.gpu == torch.cuda.get_device_name(torch.cuda.device_count() - 1)
+    assert environment.software.driver
 
 
 def test_memory_of_two_that_take_turns() -> None:

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from bnpbench.cli.data import overview
 from bnpbench.errors import DataError
-from bnpbench.execution.data import listing
 from bnpbench.reading import imagefolder
 from bnpbench.reading.stream import Stream, Streams
 from bnpbench.registry import built_in
@@ -81,7 +81,7 @@ def test_a_folder_one_level_too_deep_is_no_class(root: Path, part: str) -> None:
         with pytest.raises(DataError, match=r"holds no images but folders \('n01440764'\).*one level up") as error:
             refused()
         assert str(folder / "images") in str(error.value)
-    assert "damaged" in next(line for line in listing(root).splitlines() if line.startswith("imagenet"))
+    assert "damaged" in next(line for line in overview(root).splitlines() if line.startswith("imagenet"))
 
 
 @pytest.mark.parametrize(("kept", "words"), [(1, "only the class folder 'n01440764'"), (0, "no class folder")])

@@ -20,13 +20,13 @@ import pytest
 import torch
 from torchvision import datasets as torchvision_datasets
 
+from bnpbench.cli.data import get, overview
 from bnpbench.datasets.base import DatasetPlugin, DataShape
 from bnpbench.datasets.cifar10 import Cifar10
 from bnpbench.datasets.cifar100 import Cifar100
 from bnpbench.datasets.mnist import Mnist
 from bnpbench.errors import DataError
-from bnpbench.execution import precheck
-from bnpbench.execution.data import get, listing
+from bnpbench.execution.options import check_data
 from bnpbench.registry import built_in
 from tests.support.kinds import made
 
@@ -161,13 +161,13 @@ def test_a_damaged_file_is_named_and_never_read(mnist: dict[str, bytes], tmp_pat
     for refused in (
         lambda: options("mnist").tensors(tmp_path),
         lambda: built_in().dataset("mnist").fetch(tmp_path),  # before anything runs: it is not replaced unasked
-        lambda: precheck.check_data({Mnist}, tmp_path, offline=True),
+        lambda: check_data({Mnist}, tmp_path, offline=True),
     ):
         with pytest.raises(DataError, match="damaged") as error:
             refused()
         assert f"{path} ({path.stat().st_size:,} bytes)" in str(error.value)
         assert "bnpbench data get mnist" in str(error.value)
-    (line,) = [line for line in listing(tmp_path).splitlines() if line.startswith("mnist")]
+    (line,) = [line for line in overview(tmp_path).splitlines() if line.startswith("mnist")]
     assert line.split()[1] == "damaged"
 
 
@@ -272,11 +272,12 @@ def test_fetching_says_so_and_brings_the_files_once(
 
 
 def test_a_damaged_file_is_fetched_again_where_that_is_asked_for(
-    server: list[str], mnist: dict[str, bytes], tmp_path: Path
+    server: list[str], mnist: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lay_out(mnist, tmp_path / "MNIST/raw")
     (tmp_path / "MNIST/raw/t10k-images-idx3-ubyte").write_bytes(b"")
-    assert get("mnist", tmp_path) == f"mnist is under {tmp_path}"
+    get("mnist", tmp_path)
+    assert capsys.readouterr().out == f"mnist is under {tmp_path}\n"
     assert options("mnist").unfit(tmp_path) is None
     assert sorted(path.name for path in tmp_path.iterdir()) == [".mnist.lock", "MNIST", "mirror"]
 

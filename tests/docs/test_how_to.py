@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,6 +45,40 @@ def test_what_a_page_shows_runs(page: str, methods: set[str], tmp_path: Path) ->
     cells = read_results(tmp_path / "results").cells
     assert set(cells.label) == methods
     assert set(cells.status) == {"ok"}
+
+
+EDIT = re.compile(r"`(bnpbench/[\w/]+\.py)`, below `([^`]+)` and\s`([^`]+)`:\n\n```python\n(.*?)```", re.DOTALL)
+RUN = "import sys; from bnpbench.cli import main; sys.exit(main())"
+ASK = """
+from bnpbench.report import verdicts
+from bnpbench.results import read_results
+results = read_results("results")
+print(results.epochs["weight_norm"].gt(0).all(), *(verdict.outcome for verdict in verdicts(results)))
+"""
+
+
+def test_a_metric_is_a_field_and_what_fills_it(tmp_path: Path) -> None:
+    """In a copy of the package, edited as the page says."""
+    shutil.copytree(Path(__file__).parents[2] / "bnpbench", tmp_path / "bnpbench")
+    text = (PAGES / "metric.md").read_text()
+    edits = EDIT.findall(text)
+    assert len(edits) == 2
+    for path, where, line, added in edits:
+        file = tmp_path / path
+        place = re.compile(f"({re.escape(where)}.*?{re.escape(line)}[^\n]*\n)", re.DOTALL)
+        edited, count = place.subn(lambda found, added=added: found[1] + added, file.read_text(), count=1)
+        assert count == 1
+        file.write_text(edited)
+    for name, suite in files("metric").items():
+        (tmp_path / name).write_text(suite)
+    (command,) = re.findall(r"```sh\nbnpbench (.*)\n```", text)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    for program, *words in ((RUN, *command.split()), (ASK,)):
+        done = subprocess.run(
+            [sys.executable, "-c", program, *words], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["True", "holds"]
 
 
 def shown(page: str) -> dict[str, object]:

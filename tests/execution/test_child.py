@@ -1,15 +1,13 @@
-"""The child's side: what it prints has a limit."""
+"""The child's side: what it prints has a limit, and so has what it says of its end."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-import pytest
+import torch
 
-from bnpbench.execution.child import LOG_BYTES, shorten
-from bnpbench.execution.children import ask
-from bnpbench.execution.messages import Pickled
+from bnpbench.execution.child import LOG_BYTES, failure, shorten, shortened
 
 
 def test_a_long_log_keeps_its_beginning_and_its_end(tmp_path: Path) -> None:
@@ -32,24 +30,33 @@ def test_a_long_log_keeps_its_beginning_and_its_end(tmp_path: Path) -> None:
         os.close(printing)
 
 
-@pytest.mark.parametrize("target", ["treasure", "absent"])
-def test_a_log_is_written_through_no_link(target: str, tmp_path: Path) -> None:
-    """A folder of results may be a stranger's, and so may be the links in it."""
-    log, treasure = tmp_path / "logs" / "log", tmp_path / "treasure"
-    log.parent.mkdir()
-    treasure.write_text("dear")
-    log.symlink_to(tmp_path / target)
-    with pytest.raises(RuntimeError, match="exit code 70"):
-        ask(Pickled(b"no request"), log=log)
-    assert treasure.read_text() == "dear"
-    assert not (tmp_path / "absent").exists()
-    assert "UnpicklingError" in log.read_text()
-    assert not log.is_symlink()
-
-
 def test_no_log_and_no_link_is_shortened(tmp_path: Path) -> None:
     shorten(tmp_path / "absent")
     (tmp_path / "elsewhere").write_bytes(bytes(2 * LOG_BYTES))
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     shorten(tmp_path / "link")
     assert (tmp_path / "elsewhere").stat().st_size == 2 * LOG_BYTES
+
+
+def test_a_long_message_keeps_its_end() -> None:
+    """As of a process that loads data: a traceback in front of the cause."""
+    status, message = failure(
+        RuntimeError("Caught in worker 0. " + "  File somewhere\n" * 500 + "No space left on device")
+    )
+    assert status == "error"
+    assert message.startswith("RuntimeError: Caught in worker 0.")
+    assert message.endswith("No space left on device")
+    assert len(message) <= 1000
+    _, message = failure(torch.OutOfMemoryError("x" * 5000 + " tried to allocate 3 GiB"))
+    assert "tried to allocate 3 GiB (" in message
+
+
+def test_shortened() -> None:
+    assert shortened("short", 10) == "short"
+    text = "".join(chr(ord("a") + place % 26) for place in range(1000))
+    cut = shortened(text, 100)
+    assert len(cut) == 100
+    head, end = cut.split(" ... ")
+    assert text.startswith(head)
+    assert text.endswith(end)
+    assert len(end) > len(head)

@@ -1,14 +1,117 @@
-"""The parent's side of its children."""
+"""The parent's side: children that cannot be started, do not end, or end before they have answered."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from bnpbench import read_results
 from bnpbench.errors import ResultsError
 from bnpbench.execution.children import ask
-from bnpbench.execution.messages import Describe
+from bnpbench.execution.messages import Describe, Pickled
+from tests.support.command import SUITE, bnpbench, suite
+
+
+@pytest.mark.parametrize("target", ["treasure", "absent"])
+def test_a_log_is_written_through_no_link(target: str, tmp_path: Path) -> None:
+    """A folder of results may be a stranger's, and so may be the links in it."""
+    log, treasure = tmp_path / "logs" / "log", tmp_path / "treasure"
+    log.parent.mkdir()
+    treasure.write_text("dear")
+    log.symlink_to(tmp_path / target)
+    with pytest.raises(RuntimeError, match="exit code 70"):
+        ask(Pickled(b"no request"), log=log)
+    assert treasure.read_text() == "dear"
+    assert not (tmp_path / "absent").exists()
+    assert "UnpicklingError" in log.read_text()
+    assert not log.is_symlink()
+
+
+def test_a_long_name_of_the_temporary_folder_is_none_of_a_socket(tmp_path: Path) -> None:
+    folder = tmp_path / ("t" * 120)
+    folder.mkdir()
+    done = bnpbench("run", suite(tmp_path), cwd=tmp_path, env={"TMPDIR": str(folder)})
+    assert done.returncode == 0, done.stderr
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("kilobytes", [700_000, 3_000_000])
+def test_little_memory_is_no_bug(kilobytes: int, tmp_path: Path) -> None:
+    command = f"ulimit -v {kilobytes}; exec {sys.executable} -m bnpbench run {suite(tmp_path)} --quiet"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "ulimit -v" in done.stderr or "memory" in done.stderr
+    assert "bug in bnpbench" not in done.stderr
+
+
+HANGING = """
+import sys, threading, time
+from typing import Literal
+from bnpbench import MethodPlugin
+
+
+class Hanging(MethodPlugin):
+    kind: Literal["hanging"]
+
+    def layer(self, features, spatial_dims, site):
+        from torch import nn
+
+        print("x" * 3_000_000, flush=True)
+        threading.Thread(target=time.sleep, args=(600,)).start()
+        return nn.Identity()
+"""
+
+
+def test_a_child_that_has_answered_but_does_not_end_is_ended(tmp_path: Path) -> None:
+    """And what it printed does not fill the disk."""
+    (tmp_path / "hanging.py").write_text(HANGING)
+    text = SUITE.replace('method = ["vanilla", "bnp"]\nseed = [1, 2]', 'method = ["hanging"]').replace(
+        'name = "tiny"', 'name = "tiny"\nplugins = ["hanging.py"]'
+    )
+    begin = time.monotonic()
+    done = bnpbench("run", suite(tmp_path, text), "--allow-plugins", "--timeout", "100", cwd=tmp_path)
+    assert time.monotonic() - begin < 100
+    assert done.returncode == 0, done.stderr
+    assert set(read_results(tmp_path / "results").cells.status) == {"ok"}
+    (log,) = tmp_path.glob("results/tiny/*/logs/*.log")
+    assert log.stat().st_size < 2**20
+
+
+STOPPED = """
+import os, signal
+from typing import Literal
+from bnpbench import MethodPlugin
+
+
+class Stopped(MethodPlugin):
+    kind: Literal["stopped"]
+
+    def layer(self, features, spatial_dims, site):
+        import torch
+
+        def half(descriptor, data):
+            write(descriptor, data[: len(data) // 2])
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+        if not torch.empty(0).is_meta:  # as where it is only looked at
+            write, os.write = os.write, half
+        return torch.nn.Identity()
+"""
+
+
+def test_a_child_that_is_stopped_in_the_middle_of_a_message_is_ended(tmp_path: Path) -> None:
+    """The run waited for the rest of it, whatever --timeout said."""
+    (tmp_path / "stopped.py").write_text(STOPPED)
+    text = SUITE.replace('method = ["vanilla", "bnp"]\nseed = [1, 2]', 'method = ["stopped"]').replace(
+        'name = "tiny"', 'name = "tiny"\nplugins = ["stopped.py"]'
+    )
+    done = bnpbench("run", suite(tmp_path, text), "--allow-plugins", "--timeout", "5", cwd=tmp_path, timeout=100)
+    assert done.returncode == 3, done.stderr
+    assert set(read_results(tmp_path / "results").cells.status) == {"timeout"}
 
 
 @pytest.mark.regression

@@ -4,14 +4,32 @@ from __future__ import annotations
 
 import pytest
 
-from bnpbench.execution.executor import usable_cores
+from bnpbench.execution.executor import share, usable_cores
+from bnpbench.records.documents import Details, Environment, Hardware
 
 
 @pytest.mark.regression
 def test_a_process_uses_the_cores_that_it_may() -> None:
     def cores(affinity: list[int] | None) -> list[int]:
-        return usable_cores({"hardware": {"cores": 4}, "details": {"affinity": affinity}})
+        return usable_cores(Environment(id="x", hardware=Hardware(cores=4), details=Details(affinity=affinity)))
 
     assert cores(None) == [0, 1, 2, 3]
     assert cores([2]) == [2]
     assert cores(list(range(8))) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("cores", "affinity", "places", "shares"),
+    [
+        (4, [0, 1, 2, 3, 4, 5, 6, 7], 1, [None]),
+        (4, [0, 1, 2, 3, 4, 5, 6, 7], 2, [(0, 1), (2, 3)]),
+        (4, [8, 9, 10, 11], 2, [(8, 9), (10, 11)]),
+        (4, None, 3, [(0,), (1,), (2,)]),
+        (2, [0, 1], 3, [(0,), (1,), (0,)]),
+    ],
+)
+def test_the_cores_of_a_machine_are_shared_out(
+    cores: int, affinity: list[int] | None, places: int, shares: list[tuple[int, ...] | None]
+) -> None:
+    environment = Environment(id="x", hardware=Hardware(cores=cores), details=Details(affinity=affinity))
+    assert [share(environment, place, places) for place in range(places)] == shares

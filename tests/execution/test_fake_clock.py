@@ -16,15 +16,15 @@ from torch import Tensor
 
 from bnpbench import load_suite, read_results
 from bnpbench.execution.block import BlockRun
-from bnpbench.execution.messages import RunBlock
-from bnpbench.execution.options import Options
-from bnpbench.execution.progress import Silent
+from bnpbench.execution.messages import RunBlock, Tell
+from bnpbench.execution.options import Options, check
+from bnpbench.execution.progress import Progress
 from bnpbench.execution.run import execute
 from bnpbench.measure.clock import Reading
 from bnpbench.measure.step_costs import Costs
 from bnpbench.report import render
 from bnpbench.training.trainer import Trainer
-from tests.support.inprocess import Emit, InProcess
+from tests.support.inprocess import InProcess
 from tests.support.made_results import ENVIRONMENT
 
 SUITE = """
@@ -118,7 +118,7 @@ def faked() -> InProcess:
         peak_memory_bytes=lambda: 123 * 2**20, clock_mhz=lambda device: 2000.0, throttled=lambda device: None
     )
 
-    def run(request: RunBlock, emit: Emit) -> None:
+    def run(request: RunBlock, emit: Tell) -> None:
         make_trainer = partial(FakeTrainer, now=ticks.__next__)
         BlockRun(request, emit, make_trainer=make_trainer, now=ticks.__next__, gauges=gauges).run()
 
@@ -130,7 +130,8 @@ def faked() -> InProcess:
 
 def test_every_number_of_every_table_is_exact(tmp_path: Path, snapshot: Callable[[str, str], None]) -> None:
     (tmp_path / "fake.toml").write_text(SUITE)
-    execute(load_suite(tmp_path / "fake.toml"), Options(out=tmp_path / "out", device="cpu"), Silent(), faked())
+    options = Options(out=tmp_path / "out", device="cpu")
+    execute(check(load_suite(tmp_path / "fake.toml"), options), options, Progress(), faked())
     results = read_results(tmp_path / "out")
     epochs = results.epochs.merge(results.cells[["key", "label", "batch_size"]], on="key")
     for (label, size, epoch), rows in epochs.groupby(["label", "batch_size", "epoch"]):

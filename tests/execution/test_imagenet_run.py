@@ -12,7 +12,7 @@ from tests.support.imagefolders import CLASSES, lay_out
 SUITE = """
 name = "folder"
 [train]
-dataset = { kind = "imagenet", workers = 2, size = 32 }
+dataset = { kind = "imagenet", workers = 1, size = 32 }
 network = "resnet18"
 optimizer = { kind = "sgd", lr = 0.01, momentum = 0.9 }
 augment = "crop-flip"
@@ -20,26 +20,26 @@ batch_size = 16
 epochs = 1
 threads = 1
 [sweep]
-method = ["bn", { kind = "bnp+gn", groups = 32, label = "bnp+gn" }]
+method = [{ kind = "bnp+gn", groups = 32, label = "bnp+gn" }]
 """
 
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three hundred files, grayscale and CMYK ones among them."""
-    return lay_out(tmp_path_factory.mktemp("images"), train=80, val=20)
+    """A hundred and fifty files, grayscale and CMYK ones among them."""
+    return lay_out(tmp_path_factory.mktemp("images"), train=30, val=20)
 
 
 def test_a_folder_of_images_is_trained_on_and_a_damaged_file_is_named(images: Path, tmp_path: Path) -> None:
     path = suite(tmp_path, SUITE, "folder.toml")
     done = bnpbench("run", path, "--data-dir", images, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "2: 2 ok" in done.stdout
+    assert "1: 1 ok" in done.stdout
     assert "input rate: " in done.stdout
 
     damaged = images / "imagenet/train" / CLASSES[1] / f"{CLASSES[1]}_7.JPEG"
     damaged.write_bytes(damaged.read_bytes()[:300])
-    done = bnpbench("run", path, "--fresh", "--only", "method=bn", "--data-dir", images, cwd=tmp_path)
+    done = bnpbench("run", path, "--fresh", "--data-dir", images, cwd=tmp_path)
     assert done.returncode == 3
     assert damaged.name in done.stdout
     assert "cannot be decoded" in done.stdout

@@ -15,12 +15,13 @@ import psutil
 import pytest
 
 from bnpbench import read_results
+from tests.benchmarks.kills import inject
 from tests.support.command import LONG, SUITE, bnpbench, environment, start, suite
 from tests.support.kept import kept
 from tests.support.processes import below
 from tests.support.timeless import timeless
 
-MANY = SUITE.replace("seed = [1, 2]", "seed = [1, 2, 3, 4, 5]").replace("epochs = 2", "epochs = 25")
+MANY = SUITE.replace("seed = [1, 2]", "seed = [1, 2, 3]").replace("epochs = 2", "epochs = 25")
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +64,7 @@ def test_killed_whole_and_run_again(running: subprocess.Popen[str], tmp_path: Pa
     os.killpg(running.pid, signal.SIGKILL)
     running.wait()
     kept = finished(tmp_path)
-    assert 0 < len(kept) < 10
+    assert 0 < len(kept) < 6
     before = {path: path.stat().st_mtime_ns for path in kept}
     assert_complete(tmp_path, undisturbed)
     assert all(path.stat().st_mtime_ns == then for path, then in before.items())
@@ -98,7 +99,7 @@ def test_a_child_that_crashes_costs_its_cell_only(running: subprocess.Popen[str]
     crashed = results.cells[results.cells.status == "crashed"]
     assert len(crashed) == 1
     assert "SIGSEGV" in crashed.message.iloc[0]
-    assert (results.cells.status == "ok").sum() == 9
+    assert (results.cells.status == "ok").sum() == 5
     assert "SIGSEGV" in output
     log = next(tmp_path.glob("results/tiny/*/logs")).parent / crashed.log.iloc[0]
     assert log.is_file()
@@ -133,23 +134,6 @@ def test_a_folder_that_is_removed_while_it_runs_is_no_bug(running: subprocess.Po
     assert "results cannot be written here" in errors
 
 
-def test_a_long_name_of_the_temporary_folder_is_none_of_a_socket(tmp_path: Path) -> None:
-    folder = tmp_path / ("t" * 120)
-    folder.mkdir()
-    done = bnpbench("run", suite(tmp_path), cwd=tmp_path, env={"TMPDIR": str(folder)})
-    assert done.returncode == 0, done.stderr
-    assert not list(folder.iterdir())
-
-
-@pytest.mark.parametrize("kilobytes", [700_000, 3_000_000])
-def test_little_memory_is_no_bug(kilobytes: int, tmp_path: Path) -> None:
-    command = f"ulimit -v {kilobytes}; exec {sys.executable} -m bnpbench run {suite(tmp_path)} --quiet"
-    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 2, done.stderr
-    assert "ulimit -v" in done.stderr or "memory" in done.stderr
-    assert "bug in bnpbench" not in done.stderr
-
-
 def test_a_long_cell_goes_on_from_its_last_epoch_bit_for_bit(tmp_path: Path) -> None:
     for name in ("killed", "whole"):
         (tmp_path / name).mkdir()
@@ -164,7 +148,7 @@ def test_a_long_cell_goes_on_from_its_last_epoch_bit_for_bit(tmp_path: Path) -> 
     for name in ("killed", "whole"):
         assert bnpbench("run", "long.toml", cwd=tmp_path / name).returncode == 0
     killed, whole = (read_results(tmp_path / name / "results") for name in ("killed", "whole"))
-    assert len(killed.epochs) == 4
+    assert len(killed.epochs) == 3
     assert timeless(killed.epochs, "environment").equals(timeless(whole.epochs, "environment"))
     assert not list(tmp_path.rglob("*.pt"))
 
@@ -208,70 +192,11 @@ def test_a_signal_inside_a_callback_is_not_lost(number: int, moment: str, code: 
     assert b"Exception ignored in" in done.stderr
     assert done.returncode == code, done.stderr
     assert b"is kept" in done.stderr
-    assert (len(finished(tmp_path)) < 10) == (moment == "epoch")
+    assert (len(finished(tmp_path)) < 6) == (moment == "epoch")
 
 
-HANGING = """
-import sys, threading, time
-from typing import Literal
-from bnpbench import MethodPlugin
-
-
-class Hanging(MethodPlugin):
-    kind: Literal["hanging"]
-
-    def layer(self, features, spatial_dims, site):
-        from torch import nn
-
-        print("x" * 3_000_000, flush=True)
-        threading.Thread(target=time.sleep, args=(600,)).start()
-        return nn.Identity()
-"""
-
-
-def test_a_child_that_has_answered_but_does_not_end_is_ended(tmp_path: Path) -> None:
-    """And what it printed does not fill the disk."""
-    (tmp_path / "hanging.py").write_text(HANGING)
-    text = SUITE.replace('method = ["vanilla", "bnp"]\nseed = [1, 2]', 'method = ["hanging"]').replace(
-        'name = "tiny"', 'name = "tiny"\nplugins = ["hanging.py"]'
-    )
-    begin = time.monotonic()
-    done = bnpbench("run", suite(tmp_path, text), "--allow-plugins", "--timeout", "100", cwd=tmp_path)
-    assert time.monotonic() - begin < 100
-    assert done.returncode == 0, done.stderr
-    assert set(read_results(tmp_path / "results").cells.status) == {"ok"}
-    (log,) = tmp_path.glob("results/tiny/*/logs/*.log")
-    assert log.stat().st_size < 2**20
-
-
-STOPPED = """
-import os, signal
-from typing import Literal
-from bnpbench import MethodPlugin
-
-
-class Stopped(MethodPlugin):
-    kind: Literal["stopped"]
-
-    def layer(self, features, spatial_dims, site):
-        import torch
-
-        def half(descriptor, data):
-            write(descriptor, data[: len(data) // 2])
-            os.kill(os.getpid(), signal.SIGSTOP)
-
-        if not torch.empty(0).is_meta:  # as where it is only looked at
-            write, os.write = os.write, half
-        return torch.nn.Identity()
-"""
-
-
-def test_a_child_that_is_stopped_in_the_middle_of_a_message_is_ended(tmp_path: Path) -> None:
-    """The run waited for the rest of it, whatever --timeout said."""
-    (tmp_path / "stopped.py").write_text(STOPPED)
-    text = SUITE.replace('method = ["vanilla", "bnp"]\nseed = [1, 2]', 'method = ["stopped"]').replace(
-        'name = "tiny"', 'name = "tiny"\nplugins = ["stopped.py"]'
-    )
-    done = bnpbench("run", suite(tmp_path, text), "--allow-plugins", "--timeout", "5", cwd=tmp_path, timeout=100)
-    assert done.returncode == 3, done.stderr
-    assert set(read_results(tmp_path / "results").cells.status) == {"timeout"}
+def test_kills_at_random_moments_lose_nothing(tmp_path: Path) -> None:
+    """``tests/benchmarks/kills.py`` does it a hundred times, in more ways."""
+    tally = inject(tmp_path, kills=4, only=["beside"])
+    assert tally.blows.total() >= 4
+    assert tally.faults == []

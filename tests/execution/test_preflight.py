@@ -1,16 +1,75 @@
-"""What a run asks of every setting before anything is measured."""
+"""What a child looks at before anything runs."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from bnpbench import load_suite
 from bnpbench.execution.listing import build
-from bnpbench.execution.messages import Preflight
-from bnpbench.execution.preflight import preflight
+from bnpbench.execution.messages import Preflight, Smoke, Tried
+from bnpbench.execution.options import Selection
+from bnpbench.execution.preflight import Generated, preflight, smoke
+from bnpbench.suite import Cell, Settings
+from bnpbench.training.examples import Resident
 from tests.support.command import SUITE, suite
+
+
+def test_generated_examples_look_like_the_data_set() -> None:
+    settings = Settings.model_validate(
+        {
+            "dataset": {"kind": "cifar100"},
+            "network": {"kind": "resnet", "depth": 8},
+            "method": "bn",
+            "optimizer": {"kind": "sgd", "lr": 0.1},
+            "batch_size": 50,
+            "epochs": 1,
+            "validation": 0.1,
+        }
+    )
+    made = Generated(settings, torch.device("cpu"))
+    assert (made.input_shape, made.classes, len(made.labels)) == ((3, 32, 32), 100, 45_000)
+    (one, images, labels), _ = made.training(torch.arange(100), 50, seed=0)
+    assert (one.tolist(), labels.tolist()) == (list(range(50)), list(range(50)))
+    assert images.shape == (50, 3, 32, 32)
+    assert 0 <= images.min() < 0.2 < images.mean() < 0.8 < images.max() <= 1
+
+
+def test_a_step_that_would_not_fit_is_not_tried() -> None:
+    settings = {
+        "dataset": {"kind": "synthetic", "shape": (1000,), "train": 2000, "test": 10},
+        "network": {"kind": "fc", "hidden": (1000,)},
+        "method": "vanilla",
+        "optimizer": {"kind": "sgd", "lr": 0.1},
+        "batch_size": 500,
+        "epochs": 1,
+        "device": "cpu",
+        "threads": 1,
+    }
+    told: list[Tried] = []
+    # 4 B x (500 x (1000 + 1000 + 10) kept, twice; 1,011,010 weights three times) are 20.2 MB
+    for free in (15_000_000, 25_000_000):
+        request = Smoke((Cell(Settings.model_validate(settings)),), None)
+        smoke(request, told.append, free=lambda device, free=free: free)
+    assert [one.status for one in told] == ["not tried", "finite"]
+    assert "0.0 GiB of memory" in told[0].message
+
+
+def test_streamed_images_are_rated_when_somebody_asks() -> None:
+    """Rating them decodes thousands, which two steps do not wait for."""
+    assert "rate" not in Resident.__dict__
+    from bnpbench.training.examples import Streamed
+
+    asked: list[tuple[int, int]] = []
+    streamed = object.__new__(Streamed)
+    streamed._batch_size = 7  # as its initializer, which reads files
+    streamed.streams = SimpleNamespace(train=SimpleNamespace(rate=lambda *given: asked.append(given) or 5.0))  # type: ignore[assignment]
+    assert asked == []
+    assert (streamed.rate, streamed.rate) == (5.0, 5.0)
+    assert asked == [(2000, 7)]
 
 
 @pytest.mark.regression
@@ -19,6 +78,6 @@ def test_a_network_beyond_all_bounds_is_named(tmp_path: Path) -> None:
     cells = loaded.cells(device="cpu", threads=1, only=["method=bnp"])
     found = preflight(Preflight(cells, None, True))
     assert {cost.uncounted is not None for cost in found.values()} == {True}
-    built = build(loaded, None, only=("method=bnp",))
+    built = build(Selection.here(loaded, only=("method=bnp",)), None)
     assert built.exit_code == 3
     assert "not built: bnp, 2 cells: RuntimeError: " in built.text()

@@ -9,6 +9,7 @@ import pytest
 
 from bnpbench import load_suite
 from bnpbench.execution.listing import listing
+from bnpbench.execution.options import Options
 from bnpbench.execution.progress import LINE_EVERY, Lines
 from tests.support.command import SUITE, suite
 
@@ -120,6 +121,6 @@ def test_nothing_shown_is_obeyed(tmp_path: Path, capsys: pytest.CaptureFixture[s
     progress.start([block])
     progress.note("ended by \x1b[2J")
     progress.finished(block, {cell.key: {"status": "ok", "seed": 1} for cell in block.cells})
-    for text in (listing(loaded, tmp_path / "none"), capsys.readouterr().err):
+    for text in (listing(Options().selection(loaded), tmp_path / "none"), capsys.readouterr().err):
         assert "[2J" in text
         assert text.replace("\n", "").isprintable()

@@ -14,8 +14,6 @@ import psutil
 import pytest
 
 from bnpbench import read_results
-from bnpbench.errors import DeviceError
-from bnpbench.execution.precheck import demand_devices
 from tests.support.command import bnpbench, start, suite
 from tests.support.kept import kept
 from tests.support.processes import below
@@ -176,22 +174,3 @@ def test_more_devices_than_there_are(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "devices = 1000: on the CPU each takes a core" in done.stderr
     assert not list(tmp_path.rglob("*.parquet"))
-
-
-@pytest.mark.parametrize(
-    ("devices", "device", "first", "words"),
-    [
-        (4, "cuda", 0, None),
-        (5, "cuda", 0, "4 CUDA device.s., 4 from cuda:0"),
-        (3, "cuda", 2, "4 CUDA device.s., 2 from cuda:2"),
-        (2, "cpu", 0, None),
-        (3, "cpu", 0, "a cell has 2"),
-        (1, "cuda", 9, None),  # told of elsewhere
-    ],
-)
-def test_how_many_devices_a_cell_can_have(devices: int, device: str, first: int, words: str | None) -> None:
-    if words is None:
-        demand_devices(devices, device, first=first, gpus=4, cores=2)
-    else:
-        with pytest.raises(DeviceError, match=words):
-            demand_devices(devices, device, first=first, gpus=4, cores=2)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,9 @@ import pytest
 
 from bnpbench import load_suite, read_results, run_suite
 from bnpbench.errors import BnpbenchError, DataError, DeviceError, ResultsError, SuiteError
-from bnpbench.execution.progress import Silent
-from tests.support.command import SUITE, bnpbench, suite
+from bnpbench.execution.progress import Progress
+from tests.support.command import SUITE, bnpbench, start, suite
+from tests.support.inprocess import run_here
 from tests.support.timeless import timeless
 
 SMALL = """
@@ -96,7 +99,7 @@ def test_a_second_run_measures_nothing(interleaved: Path, tmp_path: Path) -> Non
 
 
 def test_interleaving_and_jobs_change_no_result(interleaved: Path, tmp_path: Path) -> None:
-    alone = run_suite(load_suite(write(tmp_path)), tmp_path / "alone")
+    alone = run_suite(load_suite(write(tmp_path)), tmp_path / "alone", jobs=2)
     results = read_results(interleaved)
     drop = {"block", "turn", "suite", "environment", "log", "commit", "dirty"}
     for ours, theirs in ((results.epochs, alone.epochs), (results.cells, alone.cells)):
@@ -105,7 +108,7 @@ def test_interleaving_and_jobs_change_no_result(interleaved: Path, tmp_path: Pat
 
 
 def test_suite_json_names_every_cell_even_when_some_run(tmp_path: Path) -> None:
-    results = run_suite(load_suite(write(tmp_path)), tmp_path / "out", only=("batch_size=10", "method=bnp"), seeds=1)
+    results = run_here(load_suite(write(tmp_path)), tmp_path / "out", only=("batch_size=10", "method=bnp"), seeds=1)
     assert list(results.cells.label) == ["bnp"]
     document = json.loads((tmp_path / "out" / "small" / "suite.json").read_text())
     assert len(document["cells"]) == 16
@@ -115,13 +118,13 @@ def test_shards_share_out_the_blocks(tmp_path: Path) -> None:
     suite = load_suite(write(tmp_path))
     found: list[str] = []
     for place in (1, 2, 3):
-        found += list(run_suite(suite, tmp_path / str(place), shard=(place, 3)).cells.key)
+        found += list(run_here(suite, tmp_path / str(place), shard=(place, 3)).cells.key)
     assert len(found) == len(set(found)) == 16
 
 
 def test_divergence_ends_a_cell_with_the_epochs_so_far(tmp_path: Path) -> None:
     path = write(tmp_path, '[[override]]\nwhen = { method = "vanilla" }\nset = { optimizer.lr = 1e30 }\n')
-    results = run_suite(load_suite(path), tmp_path / "out", only=("batch_size=10",), seeds=1)
+    results = run_here(load_suite(path), tmp_path / "out", only=("batch_size=10",), seeds=1)
     cells = results.cells.set_index("label")
     assert cells.status["vanilla"] == "diverged"
     assert cells.status["bnp"] == "ok"
@@ -134,7 +137,7 @@ def test_divergence_ends_a_cell_with_the_epochs_so_far(tmp_path: Path) -> None:
 )
 def test_an_interval_decides_how_long_a_block_is(tmp_path: Path, limits: str, stopped_by: str) -> None:
     suite = load_suite(write(tmp_path, INTERLEAVED + limits))
-    results = run_suite(suite, tmp_path / "out", only=("batch_size=10", "method=vanilla,bnp"), seeds=1)
+    results = run_here(suite, tmp_path / "out", only=("batch_size=10", "method=vanilla,bnp"), seeds=1)
     assert set(results.cells.stopped_by) == {stopped_by}
     epochs = set(results.epochs.groupby("key").size())
     assert epochs == {9} if stopped_by == "max_epochs" else min(epochs) >= 6
@@ -170,7 +173,7 @@ def test_tf32_is_refused_on_the_cpu(tmp_path: Path) -> None:
 
 def test_precision_is_recorded_and_float32_is_none_of_the_key(tmp_path: Path) -> None:
     path = write(tmp_path, 'precision = ["float32", "bf16"]\n')
-    cells = run_suite(load_suite(path), tmp_path / "out", only=("method=bn", "batch_size=10"), seeds=1).cells
+    cells = run_here(load_suite(path), tmp_path / "out", only=("method=bn", "batch_size=10"), seeds=1).cells
     assert list(cells.sort_values("precision").precision) == ["bf16", "float32"]
     assert set(cells.status) == {"ok"}
     assert ["precision" in json.loads(text) for text in cells.sort_values("precision").settings] == [True, False]
@@ -225,7 +228,7 @@ def test_a_suite_document_of_a_newer_bnpbench_is_refused_before_anything_runs(
 IN_TURN = SUITE.replace("seed = [1, 2]\n", "") + '[measure]\ninterleave = ["method"]\n'
 
 
-class Stopped(Silent):
+class Stopped(Progress):
     """Ctrl-C at the first epoch."""
 
     def epoch(self, *_: Any) -> None:
@@ -241,9 +244,9 @@ def measured(out: Path) -> dict[str, list[Any]]:
 def test_a_part_of_a_finished_block_is_finished(tmp_path: Path) -> None:
     """Its block has another id: it was measured again, and then the whole block once more."""
     whole = load_suite(suite(tmp_path, IN_TURN))
-    run_suite(whole, tmp_path / "out")
+    run_here(whole, tmp_path / "out")
     before = measured(tmp_path / "out")
-    run_suite(whole, tmp_path / "out", only=("method=bnp",))
+    run_here(whole, tmp_path / "out", only=("method=bnp",))
     assert measured(tmp_path / "out") == before
 
 
@@ -251,11 +254,11 @@ def test_a_part_of_a_finished_block_is_finished(tmp_path: Path) -> None:
 @pytest.mark.parametrize("change", ["fresh", "another method"])
 def test_a_run_that_is_stopped_keeps_what_was_measured(tmp_path: Path, change: str) -> None:
     """It wrote "interrupted" over cells that an earlier run had measured."""
-    run_suite(load_suite(suite(tmp_path, IN_TURN)), tmp_path / "out")
+    run_here(load_suite(suite(tmp_path, IN_TURN)), tmp_path / "out")
     before = measured(tmp_path / "out")
     text = IN_TURN if change == "fresh" else IN_TURN.replace('"bnp"]', '"bnp", "ln"]')
     with pytest.raises(KeyboardInterrupt):
-        run_suite(load_suite(suite(tmp_path, text)), tmp_path / "out", Stopped(), fresh=change == "fresh")
+        run_here(load_suite(suite(tmp_path, text)), tmp_path / "out", Stopped(), fresh=change == "fresh")
     assert measured(tmp_path / "out") == before
 
 
@@ -278,8 +281,42 @@ def test_every_suite_is_checked_before_the_first_runs(tmp_path: Path) -> None:
 @pytest.mark.regression
 def test_data_that_are_not_asked_for_are_not_missed(tmp_path: Path) -> None:
     """Data that `--only` leaves out were missed."""
-    suite(tmp_path, MNIST)
-    run = ("run", "tiny.toml", "--offline", "--data-dir", tmp_path / "empty", "-q", "--only")
-    assert bnpbench(*run, "dataset=mnist", cwd=tmp_path).returncode == 2
-    done = bnpbench(*run, "dataset=digits", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    both = load_suite(suite(tmp_path, MNIST))
+    options: dict[str, Any] = {"offline": True, "data_dir": tmp_path / "empty"}
+    with pytest.raises(DataError, match="mnist"):
+        run_here(both, tmp_path / "out", only=("dataset=mnist",), **options)
+    assert set(run_here(both, tmp_path / "out", only=("dataset=digits",), **options).cells.status) == {"ok"}
+
+
+def test_a_local_run_does_not_import_ray(tmp_path: Path) -> None:
+    code = (
+        "import sys; from bnpbench import load_suite, run_suite;"
+        f"run_suite(load_suite({str(suite(tmp_path))!r}), 'out', seeds=1, only=('method=vanilla',));"
+        "assert 'ray' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+
+
+def test_three_shards_as_three_processes_give_the_results_of_one_run(tmp_path: Path) -> None:
+    """Two share a folder, as the tasks of a batch queue's array on a shared disk do; one has its own, as a CI job."""
+    path = suite(tmp_path, SUITE)
+    outs = {place: tmp_path / ("own" if place == 3 else "shared") for place in (1, 2, 3)}
+    shards = [start("run", path, "--shard", f"{i}/3", "--out", outs[i], "--quiet", cwd=tmp_path) for i in (1, 2, 3)]
+    for shard in shards:
+        _, errors = shard.communicate(timeout=200)
+        assert shard.returncode == 0, errors
+    assert bnpbench("run", path, "--out", tmp_path / "one", "--quiet", cwd=tmp_path).returncode == 0
+    ours, theirs = read_results(tmp_path / "shared", tmp_path / "own"), read_results(tmp_path / "one")
+    assert not ours.damaged
+    for a, b in ((ours.cells, theirs.cells), (ours.epochs, theirs.epochs)):
+        assert len(b) >= 4
+        assert timeless(a).equals(timeless(b))
+    assert {len(read_results(out).cells) for out in outs.values()} == {1, 3}
+    for sides, counts in (
+        (("one", "shared", "--new", "own"), "4 cells in both, 0 only in the base, 0 only in the new results"),
+        (("shared", "one", "--base", "own"), "4 cells in both, 0 only in the base, 0 only in the new results"),
+        (("one", "shared"), "3 cells in both, 1 only in the base, 0 only in the new results"),
+    ):
+        compared = bnpbench("compare", *sides, cwd=tmp_path)
+        assert compared.returncode == 0, compared.stderr
+        assert counts in compared.stdout

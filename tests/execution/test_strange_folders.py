@@ -19,6 +19,8 @@ INSTALLED = ("torch", "torchvision", "numpy", "psutil", "pydantic", "pyarrow", "
 ABSENT = ("opt_einsum", "numexpr", "bottleneck", "evil", "sitecustomize", "usercustomize")  # what others try to import
 LATE = ("socket", "selectors", "tempfile", "pickle", "struct", "hashlib", "multiprocessing", "random", "statistics")
 PROFILE = ("--only", "method=bnp", "--steps", "1")
+by_module = pytest.mark.parametrize("start", ["module"], indirect=True)
+"""What bnpbench starts finds its modules in the same way however it was started itself."""
 
 
 def hostile(folder: Path, names: tuple[str, ...]) -> Path:
@@ -34,7 +36,7 @@ def hostile(folder: Path, names: tuple[str, ...]) -> Path:
     return witness
 
 
-@pytest.fixture(params=["script", "module"])
+@pytest.fixture(params=["module", "script"])
 def start(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[list[str], Path, Path]:
     """How bnpbench is started, the folder in which, and the witness.
 
@@ -76,6 +78,7 @@ exec "$2" "$3" "$4" "$5" 0 "$7"
 """
 
 
+@by_module
 def test_nor_does_the_process_that_py_spy_looks_at(start: tuple[list[str], Path, Path]) -> None:
     command, folder, witness = start
     tool = folder.parent / "bin" / "py-spy"
@@ -94,6 +97,7 @@ def test_nor_does_the_process_that_py_spy_looks_at(start: tuple[list[str], Path,
     assert not witness.exists(), witness.read_text()
 
 
+@by_module
 def test_a_compiled_cell_imports_nothing_of_the_folder(start: tuple[list[str], Path, Path]) -> None:
     command, folder, witness = start
     path = suite(folder, SUITE.replace("batch_size", 'engine = "compiled"\nbatch_size'))
@@ -105,6 +109,7 @@ def test_a_compiled_cell_imports_nothing_of_the_folder(start: tuple[list[str], P
     assert not witness.exists(), witness.read_text()
 
 
+@by_module
 @pytest.mark.alone
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(not RAY.exists(), reason="Ray is not installed: pip install -e '.[cluster]'")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from bnpbench.measure import rates
+from bnpbench.records.documents import Rates
 
 
 @pytest.fixture
@@ -23,14 +23,15 @@ def test_every_rate_has_its_spread(small: None) -> None:
     threads = torch.get_num_threads()
     found = rates.measure()
     assert torch.get_num_threads() == threads
-    on_cpu = [rate for rate in found["rates"] if rate["device"] == "cpu"]
-    assert {rate["quantity"] for rate in on_cpu} == {"bandwidth", "float32", "operators"}
-    assert {rate["threads"] for rate in on_cpu} >= {1}
-    for rate in found["rates"]:
-        assert 0 < rate["low"] <= rate["median"] <= rate["high"]
-        assert rate["repetitions"] == rates.REPETITIONS
-    assert found["libraries"]
-    assert not any("/" in line for line in found["libraries"])
+    told = [rate for rate in found.rates if rate is not None]
+    on_cpu = [rate for rate in told if rate.device == "cpu"]
+    assert {rate.quantity for rate in on_cpu} == {"bandwidth", "float32", "operators"}
+    assert {rate.threads for rate in on_cpu} >= {1}
+    for rate in told:
+        assert 0 < rate.low <= rate.median <= rate.high
+        assert rate.repetitions == rates.REPETITIONS
+    assert found.libraries
+    assert not any("/" in line for line in found.libraries)
 
 
 def test_amounts_are_the_textbooks(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,7 +42,7 @@ def test_amounts_are_the_textbooks(small: None, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_is_kept_is_found_in_the_same_environment_only(small: None) -> None:
-    found: dict[str, Any] = {"measured": "2026-01-02", "libraries": [], "rates": []}
+    found = Rates(measured="2026-01-02", libraries=[], rates=[])
     assert rates.kept("0123456789ab") is None
     path = rates.keep("0123456789ab", found)
     assert rates.kept("0123456789ab") == found

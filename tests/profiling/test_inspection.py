@@ -10,6 +10,7 @@ import pytest
 from bnpbench import load_suite
 from bnpbench.errors import BnpbenchError
 from bnpbench.profiling import inspection
+from bnpbench.records.documents import Environment
 from tests.support.command import suite
 from tests.support.suite_texts import PROFILED
 
@@ -17,7 +18,7 @@ from tests.support.suite_texts import PROFILED
 @pytest.mark.regression
 def test_profile_says_how_to_choose_one_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspection, "start_forkserver", lambda: None)
-    monkeypatch.setattr(inspection, "ask", lambda request: {"hardware": {"gpus": 0, "cores": 1}, "details": {}})
+    monkeypatch.setattr(inspection, "ask", lambda request: Environment(id="x"))
     with pytest.raises(BnpbenchError, match=r"2 match: .* --only method=bnp --only batch_size=16$"):
         inspection.choose(load_suite(suite(tmp_path)), [], [], "cpu")
 

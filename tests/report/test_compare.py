@@ -16,8 +16,8 @@ import pytest
 from bnpbench.errors import BnpbenchError, NothingToCompare
 from bnpbench.measure.measurement import MEASUREMENT, STEPS
 from bnpbench.report import Comparison, compare
-from bnpbench.results import Results, Store, read_results
-from tests.support.made_results import ENVIRONMENT, HARDWARE, Made, epochs
+from bnpbench.results import Results, read_results
+from tests.support.made_results import HARDWARE, Made, epochs
 
 Make = Callable[..., Made]
 OTHER_HARDWARE = {**HARDWARE, "cpu": "Another CPU"}
@@ -350,7 +350,7 @@ UNKNOWN = "this version does not know what changed between them"
 
 def by(folder: Path, measurement: Any, seconds: float = 1.0, accuracy: float = 0.5) -> Results:
     made = Made(folder)
-    made.store = Store(folder, "made", {**ENVIRONMENT, "measurement": measurement}).create()
+    made.environment["measurement"] = measurement
     made.cell("bnp", rows=epochs([seconds] * 6, [accuracy] * 6), device="cpu")
     return made.read()
 

@@ -34,11 +34,10 @@ def asked(make: Make) -> Asked:
 @pytest.mark.parametrize(
     ("metric", "at", "reason"),
     [
-        ("nothing", "last", "no column is called nothing"),
+        ("nothing", "last", "no metric is called nothing"),
         ("test_loss", "last", "no test_loss"),
         ("flops_model", "last", "no flops_model"),
-        ("method", "last", "method is not a number"),
-        ("block", "last", "no block"),
+        ("method", "last", "no metric is called method"),
         ("test_accuracy", {"epoch": 9}, "no test_accuracy at epoch 9"),
         ("test_accuracy", {"epochs": [2, 3]}, "test_accuracy of 1 of epochs 2 to 3"),
         ("test_accuracy", [1], "at = [1] picks no epoch"),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bnpbench.records.documents import Environment, Hardware
 from bnpbench.report import render, verdicts
 from bnpbench.results import Store, read_results
 from bnpbench.suite import load_suite
@@ -62,9 +63,7 @@ def results_folder(tmp_path: Path) -> Path:
     (tmp_path / "pairs.toml").write_text(SUITE)
     suite = load_suite(tmp_path / "pairs.toml")
     cells = suite.cells(device="cpu", threads=1)
-    store = Store(
-        tmp_path / "out", suite.name, {"id": "0123456789ab", "hardware": {"cpu": "x"}, "software": {}}
-    ).create()
+    store = Store(tmp_path / "out", suite.name, Environment(id="0123456789ab", hardware=Hardware(cpu="x"))).create()
     store.write_suite(suite.document(cells))
     for block in suite.blocks(cells):
         rows, epochs = [], {}

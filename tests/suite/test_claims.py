@@ -11,8 +11,9 @@ import pytest
 
 from bnpbench import load_suite
 from bnpbench.errors import SuiteError
-from bnpbench.suite import AtEpoch, AtEpochs, Suite
+from bnpbench.suite import Suite
 from bnpbench.suite.claims import side_pattern
+from bnpbench.suite.document import AtEpoch, AtEpochs
 from bnpbench.suite.matching import value_matches
 from bnpbench.suite.vocabulary import Vocabulary
 from tests.support.command import SUITE, suite
@@ -24,7 +25,7 @@ Load = Callable[[str], Suite]
 def document(suite: Suite, **options: Any) -> dict[str, Any]:
     """What suite.json would hold, there and back."""
     cells = suite.cells(device="cpu", threads=1, **options)
-    return json.loads(json.dumps(suite.document(cells, epochs=options.get("epochs"))))  # type: ignore[no-any-return]
+    return json.loads(json.dumps(suite.document(cells, epochs=options.get("epochs")).document()))  # type: ignore[no-any-return]
 
 
 def picked(suite: Suite) -> list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:

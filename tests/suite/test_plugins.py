@@ -11,6 +11,7 @@ from bnpbench.errors import DataError, SuiteError
 from bnpbench.execution.children import ask
 from bnpbench.execution.listing import listing
 from bnpbench.execution.messages import Preflight
+from bnpbench.execution.options import Options
 from tests.support.command import bnpbench, called
 from tests.support.plugins import PLUGIN, SUITE, write
 
@@ -132,7 +133,8 @@ def test_check_says_that_it_does_not_see_what_plugins_read(tmp_path: Path) -> No
     (tmp_path / "table.npz").write_bytes(b"")
     words, named = "files that plugins read", 'plugins = ["mine.py"]\nreads = ["table.npz"]'
     for text in (SUITE, SUITE.replace('plugins = ["mine.py"]', named)):
-        told = listing(load_suite(write(tmp_path, text), allow_plugins=True), tmp_path / "results")
+        selection = Options().selection(load_suite(write(tmp_path, text), allow_plugins=True))
+        told = listing(selection, tmp_path / "results")
         assert (words in told) == (text == SUITE)
         assert "left unchecked: network 'linear' (a plugin)" in told
 

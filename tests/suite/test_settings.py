@@ -48,6 +48,16 @@ def test_lists_of_settings_are_those_that_they_were_written_as() -> None:
     assert set(having("shared")) == {"device", "devices", "precision", "threads", "deterministic", "epochs"}
     assert set(having("fits")) == {"dataset", "network", "method", "batch_size", "devices"}
     assert set(having("data")) == {"dataset", "network", "memory_format", "augment", "train_limit", "validation"}
+    assert having("axis") == ("method", "batch_size", "seed")
+    assert set(having("repeats")) == {"seed", "epochs", "threads"}
+    run = {"engine", "precision", "memory_format", "device", "threads"}
+    assert (set(having("run")), set(having("place"))) == (run, {"dataset", "network", "batch_size", "seed"})
+    assert {name: FACTS[name].auto for name in having("auto")} == {
+        "device": ("cpu", "cuda"), "engine": ("eager", "graphed"), "threads": (),
+    }  # fmt: skip
+    assert sorted(filter(lambda name: FACTS[name].heading, FACTS), key=lambda name: -FACTS[name].heading) == [
+        "dataset", "network", "engine", "precision", "memory_format", "device", "devices", "threads",
+    ]  # fmt: skip
     assert list(FACTS) == list(SETTINGS)
 
 

@@ -36,7 +36,7 @@ network = { kind = "fc", hidden = [9, 8] }
 optimizer = { kind = "sgd", lr = 0.01, momentum = 0.9 }
 method = "bnp"
 batch_size = 1
-epochs = 4
+epochs = 3
 threads = 1
 """
 

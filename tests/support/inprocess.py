@@ -8,20 +8,32 @@ from typing import Any, Literal
 
 from bnpbench.execution.block import BlockRun
 from bnpbench.execution.executor import Worker
-from bnpbench.execution.messages import Done, Message, Preflight, RunBlock
+from bnpbench.execution.messages import Done, Preflight, RunBlock, Tell
+from bnpbench.execution.options import Options, check
 from bnpbench.execution.preflight import preflight
+from bnpbench.execution.progress import Progress
+from bnpbench.execution.run import execute
 from bnpbench.measure.step_costs import Costs
+from bnpbench.records.documents import Environment
+from bnpbench.results import Results, read_results
+from bnpbench.suite import Suite
+from tests.support.made_results import ENVIRONMENT
 
-Emit = Callable[[Message], None]
+
+def run_here(suite: Suite, out: Path, progress: Progress | None = None, **options: Any) -> Results:
+    """As ``run_suite``, in this process."""
+    asked = Options(out=out, device="cpu", **options)
+    execute(check(suite, asked), asked, progress or Progress(), InProcess(ENVIRONMENT))
+    return read_results(out)
 
 
-def measured(request: RunBlock, emit: Emit) -> None:
+def measured(request: RunBlock, emit: Tell) -> None:
     """As ``run_block`` measures, without setting up this process for it."""
     BlockRun(request, emit).run()
 
 
 class Answered:
-    """A run that is over as soon as it has begun."""
+    """A child that is over as soon as it has begun."""
 
     lost = False
 
@@ -48,7 +60,7 @@ class InProcess:
 
     Args:
         environment: as ``measure.environment.describe`` gives it.
-        run: answers a request; what it emits and ``Done`` are the run's messages.
+        run: answers a request; what it emits and ``Done`` are the child's messages.
         costs: changes what preflight found.
     """
 
@@ -57,8 +69,8 @@ class InProcess:
 
     def __init__(
         self,
-        environment: dict[str, Any],
-        run: Callable[[RunBlock, Emit], None] = measured,
+        environment: Environment,
+        run: Callable[[RunBlock, Tell], None] = measured,
         costs: Callable[[Costs], Costs] = lambda costs: costs,
     ) -> None:
         self.environments = [environment]
@@ -74,8 +86,8 @@ class InProcess:
     def start(self, worker: Worker, request: RunBlock, log: Path) -> Answered:
         messages: list[Any] = []
         self._run(request, messages.append)
-        return Answered([*messages, Done()])
+        return Answered([*messages, Done(None)])
 
-    def wait(self, runs: Sequence[Answered], timeout: float) -> None: ...
+    def wait(self, children: Sequence[Answered], timeout: float) -> None: ...
 
     def close(self) -> None: ...

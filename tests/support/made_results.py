@@ -9,17 +9,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from bnpbench.records.documents import Environment
 from bnpbench.results import Results, Store, read_results
 
 HARDWARE = {"cpu": "Made-up CPU", "cores": 2, "gpu": None, "gpus": 0}
 SOFTWARE = {"torch": "2.14.1", "python": "3.11"}
-ENVIRONMENT = {
-    "id": "0123456789ab",
-    "hardware": HARDWARE,
-    "software": {"torch": "2.14.1"},
-    "measurement": 1,
-    "details": {},
-}
+ENVIRONMENT = Environment.model_validate(
+    {
+        "id": "0123456789ab",
+        "hardware": HARDWARE,
+        "software": {"torch": "2.14.1"},
+        "measurement": 1,
+        "details": {},
+    }
+)
 Epochs = Sequence[Mapping[str, Any]]
 
 
@@ -39,13 +42,16 @@ def epochs(seconds: Sequence[float], accuracy: Sequence[float] = (), **columns: 
 
 
 class Made:
-    """A suite with made-up measurements."""
+    """A suite with made-up measurements.
+
+    Its ``document`` and ``environment`` are written as they are in the end: they may be a stranger's.
+    """
 
     def __init__(self, out: Path, name: str = "made", *, hardware: Any = HARDWARE, software: Any = SOFTWARE) -> None:
         self.out = out
         identity = hashed([hardware, software])[0]
-        environment = {"id": identity, "hardware": hardware, "software": software, "measurement": 1, "details": {}}
-        self.store = Store(out, name, environment).create()
+        self.store = Store(out, name, Environment(id=identity)).create()
+        self.environment = {"id": identity, "hardware": hardware, "software": software, "measurement": 1, "details": {}}
         self.document: dict[str, Any] = {
             "schema_version": 1,
             "name": name,
@@ -141,7 +147,8 @@ class Made:
 
     def read(self) -> Results:
         """Writes everything and reads it back."""
-        self.store.write_suite(self.document)
+        (self.store.suite_folder / "suite.json").write_text(json.dumps(self.document))
+        (self.store.folder / "environment.json").write_text(json.dumps(self.environment))
         for members in self._blocks.values():
             self.store.write_block(
                 [row for row, _, _ in members],

@@ -16,10 +16,11 @@ import torch.distributed as dist
 from torch import Tensor
 
 from bnpbench.methods.vanilla import Vanilla
+from bnpbench.records.rows import EpochRow
 from bnpbench.suite import Cell, Settings
 from bnpbench.training.examples import Resident
 from bnpbench.training.parallel import Group
-from bnpbench.training.trainer import Row, Trainer
+from bnpbench.training.trainer import Trainer
 from tests.support.ranks import together as start
 
 CPU = torch.device("cpu")
@@ -138,7 +139,7 @@ EPOCHS: list[dict[str, Any]] = [
 ]
 
 
-def rows(devices: int, rank: int, changes: dict[str, Any]) -> list[Row]:
+def rows(devices: int, rank: int, changes: dict[str, Any]) -> list[EpochRow]:
     made = trainer(("float32", "fc", "vanilla", 7), devices, rank, **changes)
     made.prepare()
     return [made.epoch() for _ in range(2)]

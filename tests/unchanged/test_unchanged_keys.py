@@ -9,8 +9,7 @@ from typing import Literal
 
 import pytest
 
-from bnpbench.results import setting
-from bnpbench.suite import Cell, Suite, load_suite
+from bnpbench.suite import Cell, Suite, load_suite, setting
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -51,12 +51,6 @@ class Actor(Protocol):
     """A handle of Ray: its methods are those of the placed class, each with ``remote``."""
 
 
-class Reference(Protocol):
-    """What Ray gives for a call."""
-
-    def future(self) -> Future[Any]: ...
-
-
 class Ray:
     """A connection to a cluster, or a cluster of this machine alone.
 
@@ -113,7 +107,8 @@ class Ray:
         """Call a function on a node, whatever else the node does."""
         strategy = self._on(node)
         remote = self.ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=strategy)(function)
-        return _future(remote.remote(*arguments))
+        future: Future[Any] = remote.remote(*arguments).future()  # see ``ask``
+        return future
 
     def place(self, node: Node, cpus: float, gpus: int, cls: type, *arguments: object) -> Actor:
         """An actor on a node: as soon as so much of the node is free, and never anywhere else."""
@@ -123,8 +118,12 @@ class Ray:
         return actor
 
     def ask(self, actor: Actor, method: str, *arguments: object) -> Future[Any]:
-        """Call a method of an actor; a RayError in the future says that the actor is gone."""
-        return _future(getattr(actor, method).remote(*arguments))
+        """Call a method of an actor; a RayError in the future says that the actor is gone.
+
+        It is waited for where signals are heeded: Ray's own waiting swallows what a handler raises.
+        """
+        future: Future[Any] = getattr(actor, method).remote(*arguments).future()
+        return future
 
     def kill(self, actor: Actor) -> None:
         """End an actor's process, if it is there."""
@@ -178,11 +177,6 @@ def _check_reachable(address: str) -> None:
         raise BnpbenchError(
             f"--cluster {place}: nothing answers there ({error.strerror or error}); is it what `ray start --head` said?"
         ) from error
-
-
-def _future(reference: Reference) -> Future[Any]:
-    """A future, which waits where signals are heeded: Ray's own waiting swallows what a handler raises."""
-    return reference.future()
 
 
 class _WithoutRay(io.TextIOBase):

@@ -21,11 +21,12 @@ from bnpbench.errors import BnpbenchError, DataError, DeviceError, WorkersLost
 from bnpbench.execution.cluster.connection import Actor, Node, Ray, versions_asker
 from bnpbench.execution.cluster.host import Description, Host, Report
 from bnpbench.execution.executor import Worker, modules_for, share, usable_cores
-from bnpbench.execution.messages import Done, Preflight, RunBlock
+from bnpbench.execution.messages import Preflight, RunBlock
 from bnpbench.execution.options import Options
 from bnpbench.execution.progress import Progress
 from bnpbench.files import appending, fresh
 from bnpbench.measure.step_costs import Costs
+from bnpbench.records.documents import Environment
 from bnpbench.suite import Suite
 
 ALIKE = ("bnpbench", "torch")  # packages of which workers must have the run's own version
@@ -56,26 +57,30 @@ class Place:
         return self.node.name if self.count == 1 else f"{self.node.name}/{self.number + 1}"
 
 
-@dataclass(frozen=True, eq=False)
-class Member:
-    """A worker of the cluster, its place and its actor."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RemoteWorker(Worker):
+    """A worker of the cluster.
+
+    Attributes:
+        place: where it is.
+        actor: Ray's handle of its ``Host``.
+        boot, folder: as of ``Description``.
+    """
 
     place: Place
     actor: Actor
-    description: Description
-    worker: Worker
+    boot: str
+    folder: Path
 
-    def shares_cores(self, other: Member) -> bool:
+    def shares_cores(self, other: RemoteWorker) -> bool:
         """Whether both are on one machine, as different nodes that know nothing of each other."""
-        mine, theirs = (set(m.description.environment["details"]["affinity"] or ()) for m in (self, other))
-        same = self.description.boot == other.description.boot and self.place.node != other.place.node
-        return same and bool(mine & theirs)
+        mine, theirs = (set(worker.environment.details.affinity or ()) for worker in (self, other))
+        return self.boot == other.boot and self.place.node != other.place.node and bool(mine & theirs)
 
     @property
-    def cores(self) -> int:
+    def own_cores(self) -> int:
         """How many it has to itself."""
-        own = self.worker.cores
-        return len(usable_cores(self.worker.environment) if own is None else own)
+        return len(usable_cores(self.environment) if self.cores is None else self.cores)
 
 
 def device_of(asked: str, suite: Suite, nodes: Sequence[Node]) -> Literal["cpu", "cuda"]:
@@ -122,11 +127,10 @@ class Cluster:
         self.plugins = [(file, file.path.read_bytes()) for file in suite.plugins]
         self.timing = bool(suite.measure.interleave) or suite.measure.interval is not None
         self.versions = {package: version(package) for package in ALIKE}
-        self.members: list[Member] = []
-        self.by_worker: dict[Worker, Member] = {}  # also those that are gone: their blocks may not know it yet
+        self.there: list[RemoteWorker] = []
         self.known: set[Place] = set()
         self.tries: Counter[Place] = Counter()
-        self.arrivals: SimpleQueue[tuple[Place, Member | Exception]] = SimpleQueue()
+        self.arrivals: SimpleQueue[tuple[Place, RemoteWorker | Exception]] = SimpleQueue()
         self.check: Preflight | None = None  # what a late node must pass
         self.threads = 1
         self.ray = Ray(options.cluster, own_folder=bool(suite.plugins))
@@ -142,16 +146,16 @@ class Cluster:
             raise
 
     @property
-    def environments(self) -> Sequence[dict[str, Any]]:
-        return [member.worker.environment for member in self.members]
+    def environments(self) -> Sequence[Environment]:
+        return [worker.environment for worker in self.there]
 
     def workers(self) -> Sequence[Worker]:
         """Those that are there; where times are compared, one for each set of cores."""
-        offered: list[Member] = []
-        for member in self.members:
-            if not (self.timing and any(member.shares_cores(other) for other in offered)):
-                offered.append(member)
-        return [member.worker for member in offered]
+        offered: list[RemoteWorker] = []
+        for worker in self.there:
+            if not (self.timing and any(worker.shares_cores(other) for other in offered)):
+                offered.append(worker)
+        return offered
 
     def preflight(self, request: Preflight) -> dict[str, Costs]:
         """Let a worker check all cells, and each other node whether it has the data."""
@@ -159,12 +163,12 @@ class Cluster:
         of_kind = {cell.settings.dataset.kind: cell for cell in request.cells}
         self.check = replace(request, cells=tuple(of_kind.values()))
         self._admit_late()
-        if not self.members:
+        if not self.there:
             raise WorkersLost("no worker is left; what was finished is kept")
-        nodes = {member.place.node: member for member in reversed(self.members)}
+        nodes = {worker.place.node: worker for worker in reversed(self.there)}
         first, *others = reversed(nodes.values())
-        asked = [(first, self._ask(first, request)), *((member, self._ask(member, self.check)) for member in others)]
-        answers = [self._answer(member, future) for member, future in asked]
+        asked = [(first, self._ask(first, request)), *((worker, self._ask(worker, self.check)) for worker in others)]
+        answers = [self._answer(worker, future) for worker, future in asked]
         if missing := [error for error in answers if isinstance(error, DataError)]:
             raise DataError("\n".join(map(str, missing)))
         for answer in answers:
@@ -173,12 +177,12 @@ class Cluster:
         costs: dict[str, Costs] = answers[0]
         return costs
 
-    def start(self, worker: Worker, request: RunBlock, log: Path) -> Remote:
-        member = self.by_worker[worker]
-        return Remote(self.ray, member, self.lose, replace(request, data_dir=_absolute(request.data_dir)), log)
+    def start(self, worker: Worker, request: RunBlock, log: Path) -> RemoteChild:
+        assert isinstance(worker, RemoteWorker)
+        return RemoteChild(self.ray, worker, self.lose, replace(request, data_dir=_absolute(request.data_dir)), log)
 
-    def wait(self, runs: Sequence[Remote], timeout: float) -> None:
-        futures = [run.news for run in runs if run.news is not None]
+    def wait(self, children: Sequence[RemoteChild], timeout: float) -> None:
+        futures = [child.news for child in children if child.news is not None]
         if futures:
             wait_for(futures, min(timeout, SCAN_SECONDS), FIRST_COMPLETED)
         else:
@@ -188,26 +192,26 @@ class Cluster:
         self._scan()
         self._admit_late()
 
-    def lose(self, member: Member) -> None:
+    def lose(self, worker: RemoteWorker) -> None:
         """Forget a worker that is gone; its node may get another, if it is still there."""
-        if member in self.members:
-            self.ray.kill(member.actor)  # it may live behind a broken connection
-            self.members.remove(member)
-            self.known.discard(member.place)
-            self.tries[member.place] = 0  # it could have one
+        if worker in self.there:
+            self.ray.kill(worker.actor)  # it may live behind a broken connection
+            self.there.remove(worker)
+            self.known.discard(worker.place)
+            self.tries[worker.place] = 0  # it could have one
 
     def close(self) -> None:
         """Every worker ends its processes, then itself."""
         self.closing.set()
-        wait_for([self.ray.ask(member.actor, "close") for member in self.members], KILL_SECONDS)
+        wait_for([self.ray.ask(worker.actor, "close") for worker in self.there], KILL_SECONDS)
         leaving = threading.Thread(target=self._leave, daemon=True)  # without its head it would take forever
         leaving.start()
         leaving.join(KILL_SECONDS)
 
     def _leave(self) -> None:
         self.watching.join()
-        for member in self.members:
-            self.ray.kill(member.actor)
+        for worker in self.there:
+            self.ray.kill(worker.actor)
         self.ray.close()
 
     def _watch(self) -> None:
@@ -223,9 +227,9 @@ class Cluster:
         if not self.known:
             raise BnpbenchError(f"--cluster {self.options.cluster}: no node has a CPU as a Ray resource")
         errors: list[BnpbenchError] = []
-        while waiting := len(self.known) - len(self.members) - len(errors):
+        while waiting := len(self.known) - len(self.there) - len(errors):
             late = time.monotonic() - begin > START_SECONDS
-            if late and self.members:
+            if late and self.there:
                 break
             if late and not told:
                 self.progress.note(f"{waiting} workers are not there yet; another program may hold their node's CPUs")
@@ -234,8 +238,8 @@ class Cluster:
                 place, arrived = self.arrivals.get(timeout=1.0)
             except Empty:
                 continue
-            if isinstance(arrived, Member):
-                self._admit(arrived)
+            if isinstance(arrived, RemoteWorker):
+                self.there.append(arrived)
             elif isinstance(arrived, BnpbenchError):
                 errors.append(arrived)
             else:
@@ -243,8 +247,8 @@ class Cluster:
                 errors.append(BnpbenchError(f"{place.name}: no worker starts there: {reason}"))
         if errors:
             raise BnpbenchError("\n".join(sorted({str(error) for error in errors}))) from errors[0]
-        self.members.sort(key=lambda member: member.place.name)
-        self.threads = max(min(member.cores for member in self.members), 1)
+        self.there.sort(key=lambda worker: worker.place.name)
+        self.threads = max(min(worker.own_cores for worker in self.there), 1)
         self._tell_of_shared_cores()
 
     def _scan(self) -> None:
@@ -262,7 +266,7 @@ class Cluster:
         except Exception as error:  # the run's own thread tells it
             self.arrivals.put((place, error))
 
-    def _opened(self, place: Place) -> Member:
+    def _opened(self, place: Place) -> RemoteWorker:
         found = self.ray.call(place.node, versions_asker(), ALIKE).result()
         for package, ours in self.versions.items():
             if (theirs := found[package]) != ours:
@@ -272,33 +276,37 @@ class Cluster:
         actor = self.ray.place(place.node, cpus if cpus < 1 else int(cpus), gpus, Host, self.modules, self.plugins)
         description: Description = self.ray.ask(actor, "describe").result()
         environment = description.environment
-        if place.gpu and (description.gpu is None or description.gpu >= environment["hardware"]["gpus"]):
+        if place.gpu and (description.gpu is None or description.gpu >= environment.hardware.gpus):
             raise DeviceError(f"{place.name}: Ray counts a GPU there, torch sees no such CUDA device")
-        cores = share(environment, place.number, place.count)
-        member = Member(place, actor, description, Worker(place.name, environment, description.gpu, cores))
+        worker = RemoteWorker(
+            name=place.name,
+            environment=environment,
+            gpu=description.gpu,
+            cores=share(environment, place.number, place.count),
+            place=place,
+            actor=actor,
+            boot=description.boot,
+            folder=description.folder,
+        )
         if self.check is not None:  # only late ones: the first are asked all together
-            self._check_late(member, self.check)
-        return member
+            self._check_late(worker, self.check)
+        return worker
 
-    def _check_late(self, member: Member, check: Preflight) -> None:
+    def _check_late(self, worker: RemoteWorker, check: Preflight) -> None:
         """Raises BnpbenchError where a late worker is not fit for the cells."""
-        answer = self._answer(member, self._ask(member, check))
-        cores = member.cores
+        answer = self._answer(worker, self._ask(worker, check))
+        cores = worker.own_cores
         if not isinstance(answer, Exception) and cores < self.threads:
-            answer = BnpbenchError(f"{member.place.name}: {cores} cores, the cells were given {self.threads} threads")
+            answer = BnpbenchError(f"{worker.name}: {cores} cores, the cells were given {self.threads} threads")
         if isinstance(answer, Exception):
-            self.ray.kill(member.actor)
+            self.ray.kill(worker.actor)
             raise answer
-
-    def _admit(self, member: Member) -> None:
-        self.members.append(member)
-        self.by_worker[member.worker] = member
 
     def _admit_late(self) -> None:
         while not self.arrivals.empty():
             place, arrived = self.arrivals.get()
-            if isinstance(arrived, Member):
-                self._admit(arrived)
+            if isinstance(arrived, RemoteWorker):
+                self.there.append(arrived)
                 self._tell_of_shared_cores()
             elif isinstance(arrived, BnpbenchError):  # stays known: it will not become fit
                 self.progress.note(f"left out: {arrived}")
@@ -306,23 +314,22 @@ class Cluster:
                 self.known.discard(place)  # gone again
 
     def _tell_of_shared_cores(self) -> None:
-        if idle := len(self.members) - len(self.workers()):
+        if idle := len(self.there) - len(self.workers()):
             self.progress.note(f"{idle} workers wait: they share cores with others, and the suite compares times")
 
-    def _ask(self, member: Member, request: Preflight) -> Future[Any]:
-        return self.ray.ask(member.actor, "ask", pickle.dumps(request))
+    def _ask(self, worker: RemoteWorker, request: Preflight) -> Future[Any]:
+        return self.ray.ask(worker.actor, "ask", pickle.dumps(request))
 
-    def _answer(self, member: Member, future: Future[Any]) -> Any:
+    def _answer(self, worker: RemoteWorker, future: Future[Any]) -> Any:
         """What was asked for, or the error, with the node's name."""
         try:
-            answer = future.result()
+            return future.result().result()
         except self.ray.errors as error:
-            return BnpbenchError(f"{member.place.node.name} was lost before anything ran: {error}")
-        if isinstance(answer, Done):
-            return answer.answer
-        if isinstance(answer.error, DataError):
-            return DataError(f"{member.place.node.name}: {answer.error}")
-        return answer.error
+            return BnpbenchError(f"{worker.place.node.name} was lost before anything ran: {error}")
+        except DataError as error:
+            return DataError(f"{worker.place.node.name}: {error}")
+        except BnpbenchError as error:
+            return error
 
 
 def _absolute(folder: Path | None) -> Path | None:
@@ -330,27 +337,29 @@ def _absolute(folder: Path | None) -> Path | None:
     return folder and folder.absolute()
 
 
-class Remote:
-    """A request on a worker of the cluster.
+class RemoteChild:
+    """A child on a worker of the cluster; see ``children.Child``.
 
     Args:
         ray: the connection.
-        member: the worker.
+        worker: whose ``Host`` starts it.
         lose: is told when the worker is gone.
-        request: to be run.
-        log: file that gets what the process printed, when it has ended.
+        request: to be answered.
+        log: file that gets what the child printed, when it has ended.
 
     Attributes:
         news: the report that is waited for; None after the last.
         lost: whether the worker is gone.
     """
 
-    def __init__(self, ray: Ray, member: Member, lose: Callable[[Member], None], request: RunBlock, log: Path) -> None:
-        self.ray, self.member, self.tell, self.log = ray, member, lose, log
+    def __init__(
+        self, ray: Ray, worker: RemoteWorker, lose: Callable[[RemoteWorker], None], request: RunBlock, log: Path
+    ) -> None:
+        self.ray, self.worker, self.lose, self.log = ray, worker, lose, log
         self.checkpoints, self.block = request.checkpoints, request.block.id
         self.inbox: list[Any] = []
         self.lost, self.end = False, ""
-        there = replace(request, checkpoints=request.checkpoints and member.description.folder / "checkpoints")
+        there = replace(request, checkpoints=request.checkpoints and worker.folder / "checkpoints")
         kept = {} if request.fresh else self._kept([cell.key for cell in request.cells])
         self.news: Future[Report] | None = self._call("run", pickle.dumps(there), kept)
 
@@ -385,11 +394,11 @@ class Remote:
         return self.end
 
     def _call(self, method: str, *arguments: object) -> Future[Any]:
-        return self.ray.ask(self.member.actor, method, *arguments)
+        return self.ray.ask(self.worker.actor, method, *arguments)
 
     def _lose(self) -> None:
         self.lost, self.news = True, None
-        self.tell(self.member)
+        self.lose(self.worker)
 
     def _take(self, report: Report) -> None:
         self.inbox += report.messages

@@ -16,9 +16,10 @@ import psutil
 
 from bnpbench.errors import BnpbenchError
 from bnpbench.execution.child import shorten
-from bnpbench.execution.children import Child, ask, start_forkserver, stop_forkserver
+from bnpbench.execution.children import LocalChild, ask, start_forkserver, stop_forkserver
 from bnpbench.execution.messages import Describe, Done, Pickled, Refused
 from bnpbench.files import private_folder
+from bnpbench.records.documents import Environment
 from bnpbench.suite import PluginFile
 
 RAYS = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")  # what Ray sets for an actor; a local run has the machine's own
@@ -37,7 +38,7 @@ class Description:
         folder: where its processes keep checkpoints.
     """
 
-    environment: dict[str, Any]
+    environment: Environment
     gpu: int | None
     boot: str
     folder: Path
@@ -45,7 +46,7 @@ class Description:
 
 @dataclass(frozen=True)
 class Report:
-    """News of a process.
+    """News of a child.
 
     Attributes:
         messages: that it sent.
@@ -77,7 +78,7 @@ class Host:
                 os.environ[name] = environment[name]
         self.folder = Path(tempfile.mkdtemp(dir=private_folder()))
         self.plugins = tuple(self._install(file, content) for file, content in plugins)
-        self.child: Child | None = None
+        self.child: LocalChild | None = None
         self.listening = threading.Lock()
         self.kept: dict[Path, int] = {}
         start_forkserver(modules)
@@ -87,7 +88,7 @@ class Host:
         boot = BOOT.read_text(encoding="ascii").strip() if BOOT.exists() else ""
         return Description(environment, self.gpu, boot, self.folder)
 
-    def ask(self, request: bytes) -> Done | Refused:
+    def ask(self, request: bytes) -> Done[Any] | Refused:
         """The answer to a request that takes a moment."""
         try:
             return Done(ask(Pickled(request), self.plugins))
@@ -102,14 +103,14 @@ class Host:
             (self._checkpoints / f"{key}.pt").write_bytes(content)
         self.kept = {path: path.stat().st_mtime_ns for path in self._checkpoints.glob("*.pt")}
         self._log.unlink(missing_ok=True)
-        self.child = Child(Pickled(request), self.plugins, self._log)
+        self.child = LocalChild(Pickled(request), self.plugins, self._log)
         return self.listen()
 
     def listen(self) -> Report:
         """Wait for news of the running request."""
         assert self.child is not None
         with self.listening:
-            while not connection.wait([self.child.channel.fileno(), self.child.process.sentinel], LOOK_SECONDS):
+            while not connection.wait(self.child.wait_on(), LOOK_SECONDS):
                 shorten(self._log)
                 if found := self._new_checkpoints():
                     return Report(checkpoints=found)
@@ -120,7 +121,7 @@ class Host:
                 alive = False
             if alive:
                 return Report(messages, self._new_checkpoints())
-            self.child.kill()  # it is dead; this closes the channel
+            self.child.kill()  # it is dead; this closes its inbox
             return Report(messages, death=self.child.death(), log=self._printed())
 
     def kill(self) -> Report:

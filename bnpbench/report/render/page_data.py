@@ -17,6 +17,7 @@ from bnpbench.methods.base import Ink
 from bnpbench.report.data import View
 from bnpbench.report.figures.model import Axis, Curve, Figure, ForestPanel, Panel, Row
 from bnpbench.results.schema import SCHEMAS
+from bnpbench.results.store import folder_name
 from bnpbench.text import plain
 
 _MOST_CELLS = 1000  # with more, only the folders are linked
@@ -172,7 +173,7 @@ def raw_files(view: View, folders: Sequence[Path], base: Path) -> Raw:
 
 def _places(view: View, folder: Path) -> Iterable[Path]:
     """The environment's folder, in a folder of suites or in the suite's own."""
-    for suite in (folder, folder / quote(view.suite, safe=" +=,")):
+    for suite in (folder, folder / folder_name(view.suite)):
         if unquote(suite.resolve().name) == view.suite and (place := suite / view.id).is_dir():
             yield place
 

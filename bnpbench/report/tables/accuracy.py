@@ -23,7 +23,7 @@ def accuracy(view: View) -> Section:
 
 def time_to_accuracy(view: View) -> Section | None:
     """Seconds and epochs to each target, and how many seeds reached it; None without targets."""
-    targets = view.document.get("targets") or ()
+    targets = view.document.targets
     tables = tuple(_to_accuracy(view, group, targets) for group in view.groups) if targets else ()
     return Section("Time to accuracy", tables=tables) if tables else None
 

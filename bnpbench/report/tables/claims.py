@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
+from bnpbench.records.documents import ReferenceRecord
+from bnpbench.records.rows import metric as known
 from bnpbench.report.data import Cell, View
 from bnpbench.report.document import Entry, Place, Section, Table
-from bnpbench.report.query import TARGETS, TIMES, At, Missing, default_at, describe_at, times, value
+from bnpbench.report.query import At, Missing, default_at, describe_at, times, value
 from bnpbench.report.verdicts import Verdict, advice, view_verdicts
-from bnpbench.results import told
 from bnpbench.statistics.bootstrap import cells_interval
+from bnpbench.suite import told
 from bnpbench.text import dash, decimals, fixed, significant
-
-SHOWN_ELSEWHERE = ("train_seconds", "test_accuracy")  # published figures of these stand beside ours
 
 
 def claims(view: View) -> Section | None:
@@ -49,19 +48,19 @@ def published(view: View, cells: Sequence[Cell], metric: str) -> str:
     """
     keys = {cell.key for cell in cells}
     found = []
-    for reference in view.document.get("references") or ():
-        if reference.get("metric") == metric and keys & set(reference["cells"]):
-            usual, at = default_at(metric), reference.get("at") or default_at(metric)
+    for reference in view.document.references:
+        if reference.metric == metric and keys & set(reference.cells):
+            usual, at = default_at(metric), reference.at or default_at(metric)
             epochs = "" if at == usual else f"{describe_at(at)}; "
-            found.append(f"{told(reference.get('value'))} ({epochs}{reference.get('source')})")
+            found.append(f"{told(reference.value)} ({epochs}{reference.source})")
     return "; ".join(dict.fromkeys(found))
 
 
 def references(view: View) -> Section | None:
     """Published figures that have no table of their own, a row each; None where the suite has none of this kind."""
-    listed = view.document.get("references") or ()
-    elsewhere = (*SHOWN_ELSEWHERE, view.select.get("over"))
-    rows = tuple(_reference_row(view, reference) for reference in listed if reference.get("metric") not in elsewhere)
+    over = view.document.select and view.document.select.over
+    others = [of for of in view.document.references if of.metric != over and not known(str(of.metric)).tabled]
+    rows = tuple(_reference_row(view, reference) for reference in others)
     columns = ("method", "N", "what", "ours", "published", "source")
     return Section("Published figures", tables=(Table("", columns, rows),)) if rows else None
 
@@ -87,35 +86,33 @@ def _claim_row(verdict: Verdict) -> tuple[str | Entry, ...]:
     return (outcome, *head, entry, interval, asked(verdict.bounds), n, remark)
 
 
-def _reference_row(view: View, reference: Mapping[str, Any]) -> tuple[str | Entry, ...]:
-    cells = [view.by_key[key] for key in reference["cells"] if key in view.by_key]
-    metric, target = str(reference.get("metric")), reference.get("target")
-    at = reference.get("at") or default_at(metric)
+def _reference_row(view: View, reference: ReferenceRecord) -> tuple[str | Entry, ...]:
+    cells = [view.by_key[key] for key in reference.cells if key in view.by_key]
+    metric, target = str(reference.metric), reference.target
+    at = reference.at or default_at(metric)
     found = [_numbers(view, cell, metric, at, target) for cell in cells]
     values = [numbers for numbers in found if not isinstance(numbers, Missing)]
     reasons = [numbers.reason for numbers in found if isinstance(numbers, Missing)]
-    epochs = "" if at == "last" and metric not in TIMES else describe_at(at)
+    epochs = "" if at == "last" and not known(metric).timed else describe_at(at)
     what = " ".join(filter(None, (metric, "" if target is None else told(target), epochs)))
-    methods = ", ".join(dict.fromkeys(cell.label for cell in cells)) or told(reference.get("cell"))
+    methods = ", ".join(dict.fromkeys(cell.label for cell in cells)) or told(reference.cell)
     sizes = ", ".join(dict.fromkeys(str(cell.batch_size) for cell in cells))
     place = Place("published figures", "", methods)
     if values:
-        ours = _ours(place, what, values, are_times=metric in TIMES)
+        ours = _ours(place, what, values, are_times=known(metric).timed)
     else:
         ours = place.empty(what, ", ".join(dict.fromkeys(reasons)) or "no cell")
-    published, source = told(reference.get("value")), str(reference.get("source"))
+    published, source = told(reference.value), str(reference.source)
     text = "; ".join(filter(None, (ours.text, f"published {published}, {source}")))
     return (methods, sizes, what, replace(ours, text=text), published, source)
 
 
-def _numbers(view: View, cell: Cell, metric: str, at: At, target: object) -> list[float] | Missing:
+def _numbers(view: View, cell: Cell, metric: str, at: At, target: float | None) -> list[float] | Missing:
     """Of a cell: its times at all the epochs, or the one number."""
-    if metric in TIMES:
+    if known(metric).timed:
         series = times(view, cell, metric, at)
         return series if isinstance(series, Missing) else list(series.values())
-    if target is not None and not isinstance(target, int | float) and metric in TARGETS:
-        return Missing(f"a target of {told(target)} is no number")
-    found = value(view, cell, metric, at, target if isinstance(target, int | float) else None)
+    found = value(view, cell, metric, at, target)
     return found if isinstance(found, Missing) else [found]
 
 

@@ -7,19 +7,12 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
+from bnpbench.records.rows import metrics
 from bnpbench.report.data import Cell, Group, View
 from bnpbench.report.document import Entry, Place, Section, Table
 from bnpbench.text import DASH, decimals
 
-_COLUMNS = {
-    "kappa_hessian": "κ of the Hessian",
-    "kappa_preconditioned": "preconditioned",
-    "kappa_gain": "gain",
-    "kappa_d": "κ(D)",
-    "gain_over_kappa_d_squared": "gain / κ(D)²",
-    "rank": "rank",
-    "live_features": "live features",
-}
+_COLUMNS = {name: metric.label for name, metric in metrics("steps").items() if metric.label}
 _NOTE = (
     "Median over the iterations looked at, then over seeds (range over seeds). The preconditioner is built from the "
     "statistics of the batch, undamped (batch, the one of the paper's theory) or damped, or from the running damped "

@@ -6,24 +6,18 @@ machine that it was measured on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from bnpbench.records.documents import Rate
+from bnpbench.records.rows import metrics
 from bnpbench.report.data import Cell, Group, View, measured
 from bnpbench.report.document import Entry, Place, Section, Table
 from bnpbench.report.query import step_seconds
 from bnpbench.statistics.bootstrap import cells_interval
 from bnpbench.text import DASH, dash, significant
 
-_COLUMNS = {
-    "flops_model": ("model", "not counted"),
-    "flops_method_predicted": ("method, predicted", "no formula"),
-    "flops_method_counted": ("method, counted", "not counted"),
-    "flops_method_executed": ("method, executed", "not counted"),
-    "flops_method_products": ("products of these", "not counted"),
-    "operators_per_step": ("operators", "not counted"),
-    "kernels_per_step": ("kernels", "not counted"),
-}
+_COLUMNS = {name: metric for name, metric in metrics("cells").items() if metric.label}
 _BOUNDS = (
     "method",
     "N",
@@ -69,7 +63,7 @@ def _table(group: Group, names: Sequence[str], forms: bool) -> Table:
         found = [_counted(place, name, whole, others) for name in names]
         form = ", ".join(dict.fromkeys(filter(None, (cell.text("bnp_form") for cell in whole)))) or DASH
         rows.append((method, str(batch_size), *found, *([form] if forms else [])))
-    columns = ("method", "N", *(_COLUMNS[name][0] for name in names), *(["form of BNP"] if forms else []))
+    columns = ("method", "N", *(_COLUMNS[name].label for name in names), *(["form of BNP"] if forms else []))
     note = (
         "Counts, the same in every run. Predicted by the paper's formula; counted on the plain algorithm; executed by "
         "the cell's eager step. A multiply-add is 2."
@@ -85,7 +79,7 @@ def _table(group: Group, names: Sequence[str], forms: bool) -> Table:
 def _counted(place: Place, name: str, cells: Sequence[Cell], others: str) -> Entry:
     counts = sorted({count for cell in cells if (count := cell.count(name)) is not None})
     if not counts:
-        return place.empty(name, _COLUMNS[name][1] if cells else others)
+        return place.empty(name, _COLUMNS[name].absent if cells else others)
     shown = f" {DASH} ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1])))
     return place.entry(name, counts[0], counts[0], counts[-1], len(cells), shown=shown)
 
@@ -93,25 +87,14 @@ def _counted(place: Place, name: str, cells: Sequence[Cell], others: str) -> Ent
 # --- what bounds a step -------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Rate:
-    """What ``measure.rates`` measured of one quantity: a second, with one device and so many threads."""
-
-    quantity: str
-    device: object
-    threads: object
-    median: float
-    low: float
-    high: float
-
-    def fits(self, cell: Cell) -> bool:
-        """Whether a cell ran so."""
-        device = cell.row.get("device")
-        return self.device == device and (device != "cpu" or self.threads == cell.row.get("threads"))
+def _fits(rate: Rate, cell: Cell) -> bool:
+    """Whether a cell ran so."""
+    device = cell.row.get("device")
+    return rate.device == device and (device != "cpu" or rate.threads == cell.row.get("threads"))
 
 
 @dataclass(frozen=True)
-class _Rates:
+class _Best:
     """The best a second of one device with so many threads: bytes, operations in a cell's precision, operators."""
 
     bandwidth: float
@@ -134,34 +117,29 @@ def bounds(view: View) -> Section | None:
     """A table for each group whose rates are known; one line where none are; None where no cell has its costs."""
     if not any(_is_counted(cell) for cell in view.cells):
         return None
-    known = list(_measured_rates(view))
+    known = _measured_rates(view)
     tables = [table for group in view.groups if known and (table := _bounds_table(view, group, known)).rows]
     if tables:
         return Section(_BOUNDS_TITLE, tables=tuple(tables))
     return Section(_BOUNDS_TITLE, (_OTHERS if known else _GET,))
 
 
-def _measured_rates(view: View) -> Iterable[_Rate]:
+def _measured_rates(view: View) -> list[Rate]:
     """As far as the file, which may be anyone's, holds them."""
-    entries = view.facts("rates").get("rates")
-    for entry in entries if isinstance(entries, list) else []:
-        if isinstance(entry, dict) and isinstance(quantity := entry.get("quantity"), str):
-            numbers = [entry.get(name) for name in ("median", "low", "high")]
-            known = [x for x in numbers if isinstance(x, int | float) and not isinstance(x, bool) and 0 < x < 1e30]
-            if len(known) == len(numbers):
-                yield _Rate(quantity, entry.get("device"), entry.get("threads"), *known)
+    rates = filter(None, view.environment.rates.rates if view.environment.rates else ())
+    return [rate for rate in rates if all(0 < x < 1e30 for x in (rate.median, rate.low, rate.high))]
 
 
-def _best(known: Sequence[_Rate], cell: Cell) -> _Rates | None:
+def _best(known: Sequence[Rate], cell: Cell) -> _Best | None:
     """The rates that a cell's time is set beside; None where they were not measured with its device and threads."""
-    best = {rate.quantity: rate.high for rate in known if rate.fits(cell)}
+    best = {rate.quantity: rate.high for rate in known if _fits(rate, cell)}
     precision = cell.text("precision") or "float32"
     if not {"bandwidth", precision, "operators"} <= best.keys():
         return None
-    return _Rates(best["bandwidth"], best[precision], best["operators"])
+    return _Best(best["bandwidth"], best[precision], best["operators"])
 
 
-def _bounds_table(view: View, group: Group, known: Sequence[_Rate]) -> Table:
+def _bounds_table(view: View, group: Group, known: Sequence[Rate]) -> Table:
     rows, entries = list[tuple[str | Entry, ...]](), list[Entry]()
     for method, batch_size, cells in group.places():
         place = Place(_BOUNDS_TITLE.lower(), group.title, method, batch_size)
@@ -190,7 +168,7 @@ def _bounds_table(view: View, group: Group, known: Sequence[_Rate]) -> Table:
     return Table(group.title, _BOUNDS, tuple(rows), (_NOTE, *_told(group, known)), tuple(entries))
 
 
-def _bounds_row(place: Place, cell: Cell, rates: _Rates, series: Sequence[Sequence[float]]) -> Mapping[str, Entry]:
+def _bounds_row(place: Place, cell: Cell, rates: _Best, series: Sequence[Sequence[float]]) -> Mapping[str, Entry]:
     """The numbers of a row, in the order of records."""
     least = rates.bounds(cell)
     roofline = 1e3 * max(least["arithmetic"], least["bytes"])
@@ -207,11 +185,11 @@ def _bounds_row(place: Place, cell: Cell, rates: _Rates, series: Sequence[Sequen
     }
 
 
-def _told(group: Group, known: Sequence[_Rate]) -> list[str]:
+def _told(group: Group, known: Sequence[Rate]) -> list[str]:
     """The rates of the group's devices and threads."""
     lines = []
     for rate in known:
-        if any(rate.fits(cell) for cell in group.cells if cell.ok):
+        if any(_fits(rate, cell) for cell in group.cells if cell.ok):
             median, low, high = (f"{number:.3g}" for number in (rate.median, rate.low, rate.high))
             threads = f", threads {rate.threads}" if rate.device == "cpu" else ""
             lines.append(f"{rate.quantity} {median} ({low} to {high}; {rate.device}{threads})")

@@ -9,12 +9,13 @@ from itertools import pairwise
 from statistics import median
 
 from bnpbench.registry import baselines, subject
-from bnpbench.report.data import ALIKE, Cell, Group, View
+from bnpbench.report.data import Cell, Group, View
 from bnpbench.report.document import Entry, Place, Section, Table
 from bnpbench.report.query import more_seconds, step_seconds
-from bnpbench.results import told
 from bnpbench.statistics.bootstrap import cells_interval
 from bnpbench.statistics.intervals import Estimate, power_law
+from bnpbench.suite import told
+from bnpbench.suite.settings import FACTS, having
 from bnpbench.text import DASH, dash, fixed, significant
 
 LEAST_VALUES = 3  # of an axis, for an exponent
@@ -208,7 +209,8 @@ def _points(groups: Sequence[Group]) -> dict[tuple[str, str], list[_Point]]:
     """What else they have in common and the method → its points, of fully connected networks of one width each."""
     found: dict[tuple[str, str], list[_Point]] = {}
     settings = [group.cells[0].settings for group in groups]
-    telling = [name for name in ALIKE if len({repr(of.get(name)) for of in settings}) > 1]
+    run = sorted(having("run"), key=lambda name: -FACTS[name].heading)
+    telling = [name for name in run if len({repr(of.get(name)) for of in settings}) > 1]
     for group in groups:
         vanilla = group.base(baselines()[0])
         for method, size, cells in group.places():

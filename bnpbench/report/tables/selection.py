@@ -10,7 +10,8 @@ from typing import Any
 from bnpbench.report.data import Cell, Group, Layout, View, layout
 from bnpbench.report.document import Entry, Place, Section, Table
 from bnpbench.report.tables.claims import published
-from bnpbench.results import FINISHED, setting, told
+from bnpbench.results import FINISHED
+from bnpbench.suite import setting, told
 from bnpbench.text import DASH, dash, fixed
 
 FLAT = 0.01  # values whose accuracy is at most so far below the best are as good
@@ -21,9 +22,9 @@ _Values = Mapping[str, Any]
 
 def selection(view: View) -> Section | None:
     """One table a group of trials; None for a suite that chooses nothing."""
-    if not view.select or not view.trials:
+    if view.document.select is None or not view.trials:
         return None
-    over, by = view.select["over"], view.select["by"]
+    over, by = view.document.select.over, view.document.select.by
     arranged = layout(view.trials)
     others = {path: values for path, values in arranged.differing.items() if not f"{path}.".startswith(f"{over}.")}
     tables = tuple(_table(view, group, over, by) for group in Layout(view.trials, others).groups)

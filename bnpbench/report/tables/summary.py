@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from bnpbench.report.data import AXES, Cell, View, tallied
+from bnpbench.report.data import Cell, View, tallied
 from bnpbench.report.document import Entry, Place, Section, Table
-from bnpbench.results import told
+from bnpbench.suite import told
+from bnpbench.suite.settings import having
 from bnpbench.text import span
 
 _SHOWN = 5  # keys, logs and values in one place of a table
@@ -19,8 +20,9 @@ _Rows = Mapping[tuple[tuple[str, ...], ...], list[Cell]]
 
 def overview(view: View) -> Section:
     """The suite, its cells, the machine and the settings that all cells share."""
-    lines = [f"{name}: {view.document[name]}" for name in ("source", "description") if view.document.get(name)]
-    if not view.document:
+    told_of = {"source": view.document.source, "description": view.document.description}
+    lines = [f"{name}: {text}" for name, text in told_of.items() if text]
+    if not view.named:
         lines.append("no suite.json is here: every cell is shown, with the settings that differ from their default")
     lines += [f"cells: {_statuses(view.cells)}"]
     if view.trials:
@@ -31,7 +33,7 @@ def overview(view: View) -> Section:
 
 def settings(view: View) -> Section:
     """What all cells share, and what follows from the method or the batch size."""
-    varying = {path.split(".")[0] for path in view.layout.differing} | set(AXES)
+    varying = {path.split(".")[0] for path in view.layout.differing} | set(having("axis"))
     shared = view.cells[0].settings if view.cells else {}
     lines = [
         f"{name} = {told(value)}"
@@ -53,7 +55,7 @@ def settings(view: View) -> Section:
 def deviations(view: View) -> Section | None:
     """Where the run is not what the suite, or a reader, expects; None where it is."""
     lines = []
-    shortened = (view.document.get("shortened") or {}).get("epochs")
+    shortened = view.document.shortened and view.document.shortened.epochs
     if shortened:
         lines.append(
             f"shortened: {told(shortened)} epochs instead of the suite's (--epochs); schedules are as they were"
@@ -79,7 +81,7 @@ def deviations(view: View) -> Section | None:
     early = [cell for cell in cells if cell.row["stopped_by"] in ("max_epochs", "max_seconds")]
     if early:
         reasons = ", ".join(dict.fromkeys(str(cell.row["stopped_by"]) for cell in early))
-        if "max_epochs" in reasons and not view.measure.get("max_epochs"):
+        if "max_epochs" in reasons and not view.document.measure.max_epochs:
             last = max((epoch for cell in early for epoch in view.series(cell, "train_seconds")), default=0)
             reasons += f" (none was given: after {last} epochs)"
         lines.append(f"stopped by {reasons} before the interval was reached: {len(early)} of {len(cells)} cells")
@@ -169,22 +171,22 @@ def _statuses(cells: Sequence[Cell]) -> str:
 
 
 def _hardware_name(view: View) -> str:
-    hardware = view.facts("hardware")
+    hardware = view.environment.hardware
     used = [cell.settings.get("device") for cell in view.cells]
-    name = hardware.get("gpu") if "cuda" in used else None
-    return str(name or hardware.get("cpu") or "an unknown machine")
+    name = hardware.gpu if "cuda" in used else None
+    return str(name or hardware.cpu or "an unknown machine")
 
 
 def _machine(view: View) -> Iterable[str]:
-    for name, facts in (("machine", "hardware"), ("software", "software")):
-        known = [f"{key} {told(value)}" for key, value in view.facts(facts).items() if value is not None]
+    for name, facts in (("machine", view.environment.hardware), ("software", view.environment.software)):
+        known = [f"{key} {told(value)}" for key, value in facts.document().items() if value is not None]
         yield f"{name}: {', '.join(known) or 'unknown'}"
 
 
 def _measuring(view: View) -> Iterable[str]:
-    turns = view.measure.get("interleave")
+    turns = view.document.measure.interleave
     told_turns = f"in turn, epoch by epoch, over {told(turns)}" if turns else "each cell alone"
-    warmup = view.measure.get("warmup_epochs") or 0
+    warmup = view.document.measure.warmup_epochs or 0
     yield f"measured: {told_turns}; {told(warmup)} warm-up epoch{'' if warmup == 1 else 's'}, not counted"
 
 

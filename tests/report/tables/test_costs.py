@@ -30,9 +30,7 @@ def with_rates(made: Made, *, threads: int = 1, **rates: float) -> Made:
         }
         for name, x in best.items()
     ]
-    assert isinstance(made.store.environment, dict)
-    made.store.environment["rates"] = {"measured": "2026-01-02", "libraries": ["MKL"], "rates": entries}
-    made.store.create()
+    made.environment["rates"] = {"measured": "2026-01-02", "libraries": ["MKL"], "rates": entries}
     return made
 
 
@@ -85,8 +83,6 @@ def test_cells_without_counts_say_nothing(make: Callable[..., Made]) -> None:
 @pytest.mark.parametrize("rates", [3, [], {"rates": {}}, {"rates": [None, {"quantity": 3}, {"quantity": "float32"}]}])
 def test_rates_that_are_none_are_passed_over(make: Callable[..., Made], rates: Any) -> None:
     made = make()
-    assert isinstance(made.store.environment, dict)
-    made.store.environment["rates"] = rates
-    made.store.create()
+    made.environment["rates"] = rates
     made.cell("bnp", 16, 1, epochs([0.2] * 6), **COUNTS, flops_model=1, bytes_per_step=1)
     assert "bnpbench env --measure" in render(made.read())

@@ -1,21 +1,17 @@
-"""``check --smoke``: two eager steps of every distinct cell."""
+"""What ``check`` tells of a suite; ``--smoke``: two eager steps of every distinct cell."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from bnpbench import load_suite, run_suite
-from bnpbench.execution import smoke as child
-from bnpbench.execution.messages import Smoke, Tried
-from bnpbench.execution.smoke_check import Smoked, smoke_check
-from bnpbench.suite import Cell, Settings
-from bnpbench.training.examples import Resident
+from bnpbench.execution.listing import Smoked, smoke_check
+from bnpbench.execution.options import Options
 from tests.support.command import bnpbench, suite
 from tests.support.plugins import PLUGIN, write
 from tests.support.plugins import SUITE as OWN
@@ -44,7 +40,7 @@ LINE = PLUGIN[: PLUGIN.index("raise ArithmeticError")].count("\n") + 1  # of the
 
 def smoked(folder: Path, text: str, *only: str) -> Smoked:
     """Without any data set on the disk."""
-    return smoke_check(load_suite(suite(folder, text)), folder / "no data", only=only)
+    return smoke_check(Options().selection(load_suite(suite(folder, text)), only=only), folder / "no data")
 
 
 def of(found: Smoked, status: str) -> dict[str, str]:
@@ -59,7 +55,7 @@ def test_the_steps_are_those_that_a_run_begins_with(tmp_path: Path) -> None:
     ran = run_suite(load_suite(path), tmp_path / "out", device="cpu")
     cells = ran.cells[ran.cells.seed == 1].set_index("key").label
     expected = ran.epochs[ran.epochs.key.isin(cells.index)].set_index("key").train_loss
-    found = smoke_check(load_suite(path))
+    found = smoke_check(Options().selection(load_suite(path)))
     assert (len(found.tried), found.cells, found.exit_code) == (3, 6, 0)
     for one in found.tried:  # keys are those of the run: its engine is eager
         assert len(one.losses) == 3
@@ -85,20 +81,29 @@ def test_what_changes_no_step_is_tried_once(tmp_path: Path) -> None:
         assert (len(found.tried), len(set(found.names.values()))) == (2, 2), axis
 
 
-@pytest.mark.parametrize(("rate", "place"), [("1e38", "after the first step"), ("1e12", "after the second step")])
-def test_a_loss_that_is_no_number_is_named_with_its_place(tmp_path: Path, rate: str, place: str) -> None:
+def too_long(folder: Path, rate: str) -> Path:
     override = f'[[override]]\nwhen = {{ method = "vanilla" }}\nset = {{ optimizer.lr = {rate} }}\n'
-    path = suite(tmp_path, TEXT + override)
-    done = bnpbench("check", path, "--smoke", cwd=tmp_path)
+    return suite(folder, TEXT + override)
+
+
+def test_a_loss_that_is_no_number_is_named_with_its_place(tmp_path: Path) -> None:
+    done = bnpbench("check", too_long(tmp_path, "1e38"), "--smoke", cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     told = done.stdout[done.stdout.index("two eager steps") :]
     assert "3 distinct of 6 cells: 2 finite, 1 not finite" in told
-    assert place in told
+    assert "after the first step" in told
     (line,) = [line for line in told.splitlines() if line.startswith("- ")]
-    for word in ("vanilla", "fc, hidden = [9, 8]", "synthetic", "batch size 10", f"learning rate {float(rate):g}"):
+    for word in ("vanilla", "fc, hidden = [9, 8]", "synthetic", "batch size 10", "learning rate 1e+38"):
         assert word in line
     assert "small 3/3 bnp" in done.stderr
-    assert bnpbench("check", path, "--smoke", "--only", "method=bn", cwd=tmp_path).returncode == 0
+
+
+def test_a_loss_may_be_a_number_for_a_step(tmp_path: Path) -> None:
+    loaded = load_suite(too_long(tmp_path, "1e12"))
+    found = smoke_check(Options().selection(loaded))
+    assert found.exit_code == 1
+    assert ["after the second step" in message for message in of(found, "not finite").values()] == [True]
+    assert smoke_check(Options(only=("method=bn",)).selection(loaded)).exit_code == 0
 
 
 def test_the_paper_s_deepest_network_with_bnp_alone(tmp_path: Path) -> None:
@@ -130,26 +135,6 @@ def test_data_that_are_absent_are_generated_and_nothing_is_fetched(tmp_path: Pat
     assert not (tmp_path / "no data").exists()
 
 
-def test_generated_examples_look_like_the_data_set() -> None:
-    settings = Settings.model_validate(
-        {
-            "dataset": {"kind": "cifar100"},
-            "network": {"kind": "resnet", "depth": 8},
-            "method": "bn",
-            "optimizer": {"kind": "sgd", "lr": 0.1},
-            "batch_size": 50,
-            "epochs": 1,
-            "validation": 0.1,
-        }
-    )
-    made = child.Generated(settings, torch.device("cpu"))
-    assert (made.input_shape, made.classes, len(made.labels)) == ((3, 32, 32), 100, 45_000)
-    (one, images, labels), _ = made.training(torch.arange(100), 50, seed=0)
-    assert (one.tolist(), labels.tolist()) == (list(range(50)), list(range(50)))
-    assert images.shape == (50, 3, 32, 32)
-    assert 0 <= images.min() < 0.2 < images.mean() < 0.8 < images.max() <= 1
-
-
 def test_what_is_not_tried_is_told_with_its_reason(tmp_path: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("a CUDA device is there: its cells are tried")
@@ -168,33 +153,13 @@ def test_what_is_not_tried_is_told_with_its_reason(tmp_path: Path) -> None:
 def test_a_cell_that_raises_or_dies_is_named_and_the_others_are_tried(tmp_path: Path) -> None:
     methods = '["vanilla", "faulty", { kind = "faulty", how = "exit" }, { kind = "faulty", how = "build" }, "bnp"]'
     text = OWN[: OWN.index("method =")] + f"method = {methods}\n"
-    found = smoke_check(load_suite(write(tmp_path, text), allow_plugins=True))
+    found = smoke_check(Options().selection(load_suite(write(tmp_path, text), allow_plugins=True)))
     assert [one.status for one in found.tried] == ["finite", "error", "error", "error", "finite"]
     assert found.exit_code == 3
     messages = list(of(found, "error").values())
     assert messages[0] == f"ArithmeticError: no such number (mine.py:{LINE})"
     assert "ended with exit code 7" in messages[1]
     assert messages[2].startswith("AttributeError")
-
-
-def test_a_step_that_would_not_fit_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {
-        "dataset": {"kind": "synthetic", "shape": (1000,), "train": 2000, "test": 10},
-        "network": {"kind": "fc", "hidden": (1000,)},
-        "method": "vanilla",
-        "optimizer": {"kind": "sgd", "lr": 0.1},
-        "batch_size": 500,
-        "epochs": 1,
-        "device": "cpu",
-        "threads": 1,
-    }
-    told: list[Tried] = []
-    # 4 B x (500 x (1000 + 1000 + 10) kept, twice; 1,011,010 weights three times) are 20.2 MB
-    for free in (15_000_000, 25_000_000):
-        monkeypatch.setattr(child.psutil, "virtual_memory", lambda free=free: SimpleNamespace(available=free))
-        child.smoke(Smoke((Cell(Settings.model_validate(settings)),), None), told.append)
-    assert [one.status for one in told] == ["not tried", "finite"]
-    assert "0.0 GiB of memory" in told[0].message
 
 
 def test_batches_that_an_epoch_has_not_are_the_first_again(tmp_path: Path) -> None:
@@ -219,19 +184,5 @@ sys.exit("torch" if "torch" in sys.modules else code)
 
 @pytest.mark.parametrize("name", LIGHT)
 def test_a_shipped_suite_begins_with_numbers(name: str) -> None:
-    found = smoke_check(load_suite(name))
+    found = smoke_check(Options().selection(load_suite(name)))
     assert found.exit_code == 0, found.text()
-
-
-def test_streamed_images_are_rated_when_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rating them decodes thousands, which two steps do not wait for."""
-    assert "rate" not in Resident.__dict__
-    from bnpbench.training.examples import Streamed
-
-    asked: list[tuple[int, int]] = []
-    streamed = object.__new__(Streamed)
-    streamed._batch_size = 7
-    streamed.streams = SimpleNamespace(train=SimpleNamespace(rate=lambda *given: asked.append(given) or 5.0))  # type: ignore[assignment]
-    assert asked == []
-    assert (streamed.rate, streamed.rate) == (5.0, 5.0)
-    assert asked == [(2000, 7)]

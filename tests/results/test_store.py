@@ -11,44 +11,21 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import dying
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from made_parts import ENVIRONMENT, block, canonicals, hashed, identity_of, store, written
 
 from bnpbench.errors import ResultsError
-from bnpbench.results import CELLS, EPOCHS, STEPS, Store, compact, part, read_results
-from bnpbench.results.schema import digest
+from bnpbench.records.documents import Environment, SuiteRecord
+from bnpbench.results import Store, compact, part, read_results
+from tests.support import dying
+from tests.support.parts import ENVIRONMENT, KEY, block, canonicals, hashed, identity_of, store, three, written
 
 HERE = Path(__file__).parent
 
 
 def temporary_files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.name.endswith(".tmp")]
-
-
-def test_the_schemas_have_the_documented_columns() -> None:
-    assert " ".join(EPOCHS.names) == (
-        "key block turn epoch train_loss train_accuracy validation_accuracy test_loss test_accuracy learning_rate "
-        "steps examples train_seconds evaluation_seconds other_seconds step_seconds_median step_seconds_p90 "
-        "energy_joules outlier"
-    )
-    assert " ".join(CELLS.names) == (
-        "key label block role settings method network dataset batch_size engine device devices seed threads precision "
-        "status message log parameters flops_model flops_method_predicted flops_method_counted flops_method_executed "
-        "flops_method_products "
-        "bytes_per_step operators_per_step kernels_per_step bnp_form peak_memory_bytes energy_joules setup_seconds "
-        "warmup_seconds compile_seconds wall_seconds stopped_by engine_active cache_hits cache_misses train_examples "
-        "last_batch clock_mhz_before clock_mhz_after throttled bnpbench torch commit dirty worker started finished"
-    )
-    assert " ".join(STEPS.names) == (
-        "key epoch step layer neuron preconditioner kappa_hessian kappa_preconditioned kappa_gain kappa_d "
-        "gain_over_kappa_d_squared rank gap live_features live_rows"
-    )
-    for schema in (EPOCHS, CELLS, STEPS):
-        assert schema.metadata == {b"schema_version": b"1", b"columns": digest(schema.names).encode()}
-        assert all(field.nullable for field in schema)
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
@@ -143,7 +120,7 @@ def test_blocks_that_share_a_cell_are_written_one_after_the_other(tmp_path: Path
         for done in [pool.submit(write, store(tmp_path), *numbers) for numbers in ((1, 2), (1,), (2,))]:
             done.result()
     assert temporary_files(tmp_path) == []
-    assert list((tmp_path / "made" / ENVIRONMENT["id"] / "locks").iterdir()) == []
+    assert list((tmp_path / "made" / ENVIRONMENT.id / "locks").iterdir()) == []
 
 
 def test_unknown_columns_and_strays_are_errors_of_the_caller(tmp_path: Path) -> None:
@@ -159,7 +136,7 @@ def test_unknown_columns_and_strays_are_errors_of_the_caller(tmp_path: Path) -> 
 def test_no_name_leaves_the_folder(tmp_path: Path, name: str) -> None:
     out = tmp_path / "deep" / "out"
     made = Store(out, name, ENVIRONMENT).create()
-    made.write_suite({"name": name, "cells": []})
+    made.write_suite(SuiteRecord(name=name))
     made.write_block(*block(1))
     assert made.suite_folder.parent == out
     assert {path.name for path in tmp_path.iterdir()} == {"deep"}
@@ -177,7 +154,7 @@ def test_no_key_block_or_environment_leaves_the_folder(tmp_path: Path, name: str
     with pytest.raises(ResultsError):
         store(tmp_path).log_path(name)
     with pytest.raises(ResultsError):
-        Store(tmp_path, "suite", {"id": name})
+        Store(tmp_path, "suite", Environment(id=name))
 
 
 @pytest.mark.parametrize("obstacle", ["file", "name", "empty", "surrogate"])
@@ -250,7 +227,7 @@ def test_whenever_a_commit_dies_the_block_is_the_old_one_or_the_new_one(scene: s
 HOLDING = """
 import sys, time
 from pathlib import Path
-from made_parts import store
+from tests.support.parts import store
 with store(Path(sys.argv[1])).lock("abc") as held:
     print("held" if held else "free", flush=True)
     time.sleep(60)
@@ -284,7 +261,7 @@ def test_two_processes_never_hold_one_block(tmp_path: Path) -> None:
 COUNTING = """
 import sys
 from pathlib import Path
-from made_parts import block, canonicals, identity_of, store
+from tests.support.parts import block, canonicals, identity_of, store
 kept, measured = store(Path(sys.argv[1])), 0
 for number in range(40):
     made = block(number, run=int(sys.argv[2]))
@@ -318,24 +295,25 @@ def test_the_suite_document_is_replaced_whole(tmp_path: Path) -> None:
     kept = store(tmp_path)
     for version in (1, 2):
         document: dict[str, Any] = {"name": "made", "description": f"ü {version}", "cells": []}
-        kept.write_suite(document)
+        kept.write_suite(SuiteRecord.model_validate(document))
         assert json.loads((kept.suite_folder / "suite.json").read_text(encoding="utf-8")) == document
     assert sorted(path.name for path in kept.suite_folder.iterdir()) == ["0123456789ab", "suite.json"]
 
 
+@pytest.mark.regression
 def test_a_newer_suite_document_stays(tmp_path: Path) -> None:
     """It was replaced without a word where no part beside it was a newer one's."""
     kept = store(tmp_path)
-    kept.write_suite({"schema_version": 2, "name": "made"})
+    kept.write_suite(SuiteRecord(schema_version=2, name="made"))
     before = (kept.suite_folder / "suite.json").read_bytes()
     told = "schema_version 2: a newer bnpbench wrote it, this one writes 1. Nothing was written: install that bnpbench"
     with pytest.raises(ResultsError, match=rf"suite\.json: {told}"):
-        kept.write_suite({"schema_version": 1, "name": "made"})
+        kept.write_suite(SuiteRecord(schema_version=1, name="made"))
     assert (kept.suite_folder / "suite.json").read_bytes() == before
-    kept.write_suite({"schema_version": 2, "name": "again"})
+    kept.write_suite(SuiteRecord(schema_version=2, name="again"))
     for text in ("[]", '{"schema_version": "9"}', '{"schema_version": 1}', "x"):  # nobody's
         (kept.suite_folder / "suite.json").write_text(text)
-        kept.write_suite({"schema_version": 1, "name": "made"})
+        kept.write_suite(SuiteRecord(schema_version=1, name="made"))
 
 
 def of_a_newer_schema(path: Path) -> bytes:
@@ -392,3 +370,95 @@ def test_what_killed_runs_left_goes_at_the_next_start(tmp_path: Path) -> None:
         kept.create()
     assert [path for path in left if path.exists()] == []
     assert [path for path in wanted if not path.exists()] == []
+
+
+def moved(folder: Path, elsewhere: Path) -> None:
+    """Put a link where a folder was."""
+    folder.mkdir(exist_ok=True)
+    folder.rename(elsewhere)
+    folder.symlink_to(elsewhere)
+
+
+def test_no_path_or_host_stands_in_the_files(tmp_path: Path) -> None:
+    folder = three(tmp_path).parent.parent
+    for path in folder.rglob("*"):
+        if path.is_file():
+            assert str(tmp_path).encode() not in path.read_bytes()
+            assert os.uname().nodename.encode() not in path.read_bytes() or len(os.uname().nodename) < 5
+    assert json.loads((folder / "environment.json").read_text())["id"] == "0123456789ab"
+
+
+# --- links: nothing is written, removed or read through one ---------------------------------------------------------
+
+FOLDERS = [".", "..", "cells", "epochs", "steps", "logs", "locks", "checkpoints"]  # of an environment
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_nothing_is_written_into_a_folder_that_is_a_link(name: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    kept = written(out, [block(1, 2, steps=1), block(3)])
+    folder = Path(os.path.normpath(kept.folder / name))
+    moved(folder, tmp_path / "elsewhere")
+    before = contents(tmp_path / "elsewhere")
+    for attempt in (
+        lambda: Store(out, "made", ENVIRONMENT).create(),
+        lambda: kept.write_block(*block(1, 2, run=5)),
+        lambda: kept.write_partial(KEY, [{"epoch": 1}]),
+        lambda: compact(out),
+    ):
+        with pytest.raises(ResultsError, match="symbolic link"):
+            attempt()
+    if name == "..":
+        with pytest.raises(ResultsError, match="symbolic link"):
+            kept.write_suite(SuiteRecord(name="made"))
+    assert contents(tmp_path / "elsewhere") == before
+
+
+def test_links_under_temporary_names_are_removed_and_not_written_through(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    kept = written(out, [block(1, 2, steps=1)])
+    treasure = tmp_path / "treasure"
+    treasure.write_text("dear")
+    names = [f"{kind}/.{KEY}.parquet.tmp" for kind in ("cells", "epochs", "steps")]
+    names += [f".{name}.tmp" for name in ("cells.parquet", "epochs.parquet", "steps.parquet")]
+    names += [f"epochs/.{KEY}.partial.parquet.tmp", f".environment.json.{os.getpid()}.tmp", ".environment.json.tmp"]
+    names += [f"../.suite.json.{os.getpid()}.tmp", "../.suite.json.tmp"]
+    for target in (treasure, tmp_path / "new"):
+        for name in names:
+            (kept.folder / name).unlink(missing_ok=True)
+            (kept.folder / name).symlink_to(target)
+        kept.write_partial(KEY, [{"epoch": 1}])
+        kept.write_block(*block(1, 2, run=3, steps=1))
+        Store(out, "made", ENVIRONMENT).create().write_suite(SuiteRecord(name="made"))
+        compact(out)
+        assert treasure.read_text() == "dear"
+        assert not (tmp_path / "new").exists()
+    assert len(read_results(out).cells) == 2
+
+
+def test_links_in_place_of_files_are_replaced(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    kept = written(out, [block(1)])
+    treasure = tmp_path / "treasure"
+    treasure.write_text("dear")
+    for name in (f"cells/{KEY}.parquet", f"epochs/{KEY}.parquet", "environment.json"):
+        (kept.folder / name).unlink()
+        (kept.folder / name).symlink_to(treasure)
+    store(out).write_block(*block(1, run=1))
+    assert treasure.read_text() == "dear"
+    assert not (kept.folder / "environment.json").is_symlink()
+    assert len(read_results(out).cells) == 1
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    kept = written(tmp_path / "out", [block(1)])
+    treasure = tmp_path / "treasure"
+    treasure.write_text("dear")
+    (kept.folder / "locks" / "b1.lock").symlink_to(treasure)
+    with pytest.raises(ResultsError, match=r"b1\.lock"), kept.lock("b1"):
+        pass
+    assert treasure.read_text() == "dear"

@@ -1,4 +1,4 @@
-"""``[select]``: trials choose a value, the finals are trained with it on the whole training set."""
+"""``[select]``, up to the report: trials choose a value, finals are trained with it on the whole training set."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bnpbench import Results, load_suite, read_results, run_suite
+from bnpbench import Results, load_suite, read_results
 from bnpbench.errors import SuiteError
-from bnpbench.execution.progress import Silent
+from bnpbench.execution.progress import Progress
 from bnpbench.report import render, verdicts
+from tests.support.inprocess import run_here
 
 SUITE = """
 name = "tuned"
@@ -47,7 +48,7 @@ difference = { at_least = -1.0 }
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tuned")
     (folder / "tuned.toml").write_text(SUITE)
-    run_suite(load_suite(folder / "tuned.toml"), folder / "out")
+    run_here(load_suite(folder / "tuned.toml"), folder / "out")
     return folder
 
 
@@ -101,7 +102,7 @@ def test_more_seeds_than_there_are_to_choose_by(tmp_path: Path) -> None:
 
 def test_a_second_run_measures_nothing(tuned: Path) -> None:
     parts = {path: path.stat().st_mtime_ns for path in (tuned / "out").rglob("*.parquet")}
-    run_suite(load_suite(tuned / "tuned.toml"), tuned / "out")
+    run_here(load_suite(tuned / "tuned.toml"), tuned / "out")
     assert {path: path.stat().st_mtime_ns for path in (tuned / "out").rglob("*.parquet")} == parts
 
 
@@ -115,7 +116,7 @@ def test_the_report_tells_what_was_chosen_and_claims_look_at_finals(tuned: Path)
 
 
 def test_shards_run_trials_only(tuned: Path, tmp_path: Path) -> None:
-    run_suite(load_suite(tuned / "tuned.toml"), tmp_path / "out", shard=(1, 2))
+    run_here(load_suite(tuned / "tuned.toml"), tmp_path / "out", shard=(1, 2))
     assert set(read_results(tmp_path / "out").cells.role) == {"trial"}
 
 
@@ -124,17 +125,17 @@ def test_finals_wait_for_every_trial_of_their_group(tuned: Path, tmp_path: Path)
     suite = load_suite(tuned / "tuned.toml")
     told: list[str] = []
 
-    class Told(Silent):
+    class Told(Progress):
         def note(self, text: str) -> None:
             told.append(text)
 
-    results = run_suite(suite, tmp_path / "out", Told(), only=("optimizer.lr=0.05",))
+    results = run_here(suite, tmp_path / "out", Told(), only=("optimizer.lr=0.05",))
     assert set(results.cells.role) == {"trial"}
     assert "8 of 12 trials are not finished" in " ".join(told)
     text = render(results)
     assert "Where a trial is not finished nothing is chosen" in text
     assert "the finals wait: 2 of 3 trials not measured" in text
-    resumed, whole = run_suite(suite, tmp_path / "out"), read_results(tuned / "out")
+    resumed, whole = run_here(suite, tmp_path / "out"), read_results(tuned / "out")
     assert set(resumed.cells.key) == set(whole.cells.key)
     assert last(resumed, "test_accuracy") == last(whole, "test_accuracy")
     assert "the finals wait" not in render(resumed)

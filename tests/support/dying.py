@@ -15,11 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from made_parts import block, written
-
 from bnpbench.results import compact
+from tests.support.parts import block, written
 
-BEFORE, DURING = 1, 2  # what made_parts calls runs
+BEFORE, DURING = 1, 2  # what ``support.parts`` calls runs
 CALLS = ("rename", "replace", "unlink", "remove", "rmdir")
 
 

@@ -1,4 +1,4 @@
-"""Messages through a pipe whose writer may be killed or stopped in the middle of one."""
+"""What goes between a parent and a child, through a pipe whose writer may be killed or stopped in the middle."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import multiprocessing
 import os
 import pickle
 import threading
+from importlib import import_module
 from multiprocessing.connection import Connection
 
-from bnpbench.execution.pipe import Inbox, Outbox
+import pytest
+
+from bnpbench.errors import DataError
+from bnpbench.execution.messages import Describe, Done, Inbox, Outbox, Pickled, Preflight, Refused, Request
 
 
 def ends() -> tuple[Inbox, Connection]:
@@ -50,3 +54,24 @@ def test_the_rest_of_a_message_is_not_waited_for() -> None:
     assert list(inbox.messages()) == []  # it was killed
     assert inbox.ended
     inbox.close()
+
+
+def test_each_request_names_who_answers_it() -> None:
+    named = [cls for cls in Request.__subclasses__() if hasattr(cls, "answered_by")]
+    assert len(named) == 4
+    for cls in named:
+        module, _, function = cls.answered_by.partition(":")
+        assert callable(getattr(import_module(module), function))
+    assert Preflight((), None, offline=True).answer(lambda message: None) == {}
+    assert Describe().answer(lambda message: None).hardware.cores >= 1
+
+
+def test_what_is_pickled_already_arrives_as_the_request() -> None:
+    request = Preflight((), None, offline=True)
+    assert pickle.loads(pickle.dumps(Pickled(pickle.dumps(request)))) == request
+
+
+def test_an_answer_is_given_or_raised() -> None:
+    assert Done(3).result() == 3
+    with pytest.raises(DataError, match="gone"):
+        Refused(DataError("gone")).result()

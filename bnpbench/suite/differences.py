@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
-# Which tell cells apart, best first.
-_PREFERRED = ("dataset", "network", "engine", "precision", "memory_format", "device", "devices", "threads")
+from bnpbench.suite.settings import FACTS, Fact
 
 _REPEATED = 5  # equal values in a list, before it is written short
 
@@ -37,7 +36,8 @@ def differing(cells: Sequence[Mapping[str, Any]], apart: Sequence[str]) -> dict[
 def telling(identities: Sequence[Hashable], settings: Mapping[str, Sequence[Any]]) -> list[str]:
     """As few of the settings as tell apart what all of them do, among cells that are otherwise alike.
 
-    A setting that follows from the identities (a learning rate that is overridden by batch size) tells nothing apart.
+    What a reader expects in a heading is dropped last. A setting that follows from the identities (a learning rate that
+    is overridden by batch size) tells nothing apart.
 
     Args:
         identities: what else each cell is known by.
@@ -50,7 +50,7 @@ def telling(identities: Sequence[Hashable], settings: Mapping[str, Sequence[Any]
 
     paths = list(columns)
     whole = tells(paths)
-    for path in sorted(paths, key=_reluctance):
+    for path in sorted(paths, key=lambda path: FACTS.get(path.split(".")[0], Fact()).heading):
         rest = [other for other in paths if other != path]
         if tells(rest) == whole:
             paths = rest
@@ -76,12 +76,6 @@ def told(value: object) -> str:
             return f"[{told(value[0])}] * {len(value)}"
         return f"[{', '.join(map(told, value))}]"
     return str(value).lower() if isinstance(value, bool | None) else str(value)
-
-
-def _reluctance(path: str) -> int:
-    """The settings that a reader expects in a heading are dropped last."""
-    name = path.split(".")[0]
-    return len(_PREFERRED) - _PREFERRED.index(name) if name in _PREFERRED else 0
 
 
 def _paths(name: str, value: object) -> Iterable[str]:

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
 
-from bnpbench import read_results
+from bnpbench import load_suite, read_results
+from bnpbench.errors import DeviceError
+from bnpbench.execution.cluster.connection import Node
+from bnpbench.execution.cluster.executor import RemoteChild, device_of, places_on
+from bnpbench.execution.cluster.host import Report
+from bnpbench.execution.messages import RunBlock
+from bnpbench.suite import Suite
 from tests.support.command import LONG, SUITE, bnpbench, start, suite
 from tests.support.kept import kept
 from tests.support.plugins import PLUGIN
@@ -21,13 +30,20 @@ from tests.support.plugins import SUITE as PLUGIN_SUITE
 from tests.support.raynodes import RAY, RayNodes
 from tests.support.timeless import timeless
 
-pytestmark = [
+ALONE = (
     pytest.mark.alone,
     pytest.mark.timeout(900),  # a busy machine may start Ray's processes again and again
-]
-needs_ray = pytest.mark.skipif(not RAY.exists(), reason="Ray is not installed: pip install -e '.[cluster]'")
+    pytest.mark.skipif(not RAY.exists(), reason="Ray is not installed: pip install -e '.[cluster]'"),
+)
 
-MANY = SUITE.replace("seed = [1, 2]", f"seed = {list(range(1, 21))}").replace("epochs = 2", "epochs = 15")
+
+def needs_ray(test: Callable[..., None]) -> Callable[..., None]:
+    for mark in ALONE:
+        test = mark(test)
+    return test
+
+
+MANY = SUITE.replace("seed = [1, 2]", f"seed = {list(range(1, 21))}").replace("epochs = 2", "epochs = 8")
 WAIT = 300
 
 
@@ -166,21 +182,23 @@ def test_a_node_without_the_data_is_named(cluster: RayNodes, tmp_path: Path) -> 
 
 
 @needs_ray
-@pytest.mark.parametrize("package", ["bnpbench", "torch"])
-def test_a_node_of_another_version_is_refused(cluster: RayNodes, tmp_path: Path, package: str) -> None:
-    other = tmp_path / "other"
-    (other / f"{package}-0.0.7.dist-info").mkdir(parents=True)
-    (other / f"{package}-0.0.7.dist-info" / "METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: {package}\nVersion: 0.0.7\n"
-    )
-    node = cluster.add({"PYTHONPATH": os.pathsep.join([str(other), *filter(None, [os.environ.get("PYTHONPATH")])])})
+def test_a_node_of_another_version_is_refused(cluster: RayNodes, tmp_path: Path) -> None:
+    packages = ("bnpbench", "torch")
+    others = {package: tmp_path / "other" / f"{package}-0.0.7.dist-info" for package in packages}
+    for package, other in others.items():
+        other.mkdir(parents=True)
+        (other / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 0.0.7\n")
+    path = [str(tmp_path / "other"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    node = cluster.add({"PYTHONPATH": os.pathsep.join(path)})
     try:
-        done = bnpbench("run", suite(tmp_path), "--cluster", cluster.address, cwd=tmp_path)
+        for package in packages:
+            done = bnpbench("run", suite(tmp_path), "--cluster", cluster.address, cwd=tmp_path)
+            assert done.returncode == 2, done.stderr
+            assert f"has {package} 0.0.7, this run has {package} " in done.stderr
+            assert not (tmp_path / "results").exists()
+            shutil.rmtree(others[package])  # the next one is found to be another
     finally:
         cluster.remove(node)
-    assert done.returncode == 2, done.stderr
-    assert f"has {package} 0.0.7, this run has {package} " in done.stderr
-    assert not (tmp_path / "results").exists()
 
 
 FATAL = PLUGIN.replace(
@@ -209,7 +227,7 @@ FATAL_SUITE = (
 def test_a_cluster_of_this_machine_alone_where_cells_crash_hang_and_take_their_worker_along(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(FATAL)
     path = suite(tmp_path, FATAL_SUITE, "own.toml")
-    done = bnpbench("run", path, "--allow-plugins", "--cluster", "local", "--timeout", "15", cwd=tmp_path)
+    done = bnpbench("run", path, "--allow-plugins", "--cluster", "local", "--timeout", "10", cwd=tmp_path)
     assert done.returncode == 3, done.stderr
     cells = read_results(tmp_path / "results").cells.set_index("label")
     crashed, hung, lost = (cells.loc[f"faulty(how={how})"] for how in ("exit", "hang", "take"))
@@ -223,27 +241,85 @@ def test_a_cluster_of_this_machine_alone_where_cells_crash_hang_and_take_their_w
         assert (folder / cell.log).read_text().count("tried") == 1
 
 
-def test_without_ray_the_extra_is_named(tmp_path: Path) -> None:
-    (tmp_path / "ray.py").write_text("raise ModuleNotFoundError(\"No module named 'ray'\")\n")
-    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = bnpbench("run", suite(tmp_path), "--cluster", "auto", cwd=tmp_path, env={"PYTHONPATH": path})
-    assert done.returncode == 2
-    assert "pip install 'bnpbench[cluster]'" in done.stderr
+HEAD, PLAIN, GPUS = Node("0" * 56, 0, 0), Node("12ab34cd" * 7, 8, 0), Node("ffeeddcc" * 7, 8, 2)
 
 
-@needs_ray
-@pytest.mark.parametrize("address", ["127.0.0.1:9", "nowhere", "ray://127.0.0.1:10001"])
-def test_an_address_without_a_cluster(address: str, tmp_path: Path) -> None:
-    done = bnpbench("run", suite(tmp_path), "--cluster", address, cwd=tmp_path)
-    assert done.returncode == 2
-    assert f"--cluster {address}: " in done.stderr
-    assert "Traceback" not in done.stderr
+def load(folder: Path, devices: str = '["auto"]') -> Suite:
+    return load_suite(suite(folder, f"{SUITE}device = {devices}\n"))
 
 
-def test_a_local_run_does_not_import_ray(tmp_path: Path) -> None:
-    code = (
-        "import sys; from bnpbench import load_suite, run_suite;"
-        f"run_suite(load_suite({str(suite(tmp_path))!r}), 'out', seeds=1, only=('method=vanilla',));"
-        "assert 'ray' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+@pytest.mark.parametrize(
+    ("device", "devices", "jobs", "names"),
+    [
+        ("cpu", '["auto"]', 1, ["node-12ab34cd", "node-ffeeddcc"]),
+        ("cpu", '["auto"]', 2, ["node-12ab34cd/1", "node-12ab34cd/2", "node-ffeeddcc/1", "node-ffeeddcc/2"]),
+        ("cuda", '["auto"]', 1, ["node-ffeeddcc/1", "node-ffeeddcc/2"]),
+        ("cpu", '["cpu", "cuda"]', 1, ["node-12ab34cd", "node-ffeeddcc/1", "node-ffeeddcc/2"]),
+    ],
+)
+def test_a_gpu_is_a_place_and_so_is_a_node_without(
+    tmp_path: Path, device: str, devices: str, jobs: int, names: list[str]
+) -> None:
+    places = places_on([HEAD, PLAIN, GPUS], device, load(tmp_path, devices), jobs)
+    assert [place.name for place in places] == names
+    assert {place.node for place in places if place.gpu} == ({GPUS} if "cuda" in device + devices else set())
+    assert HEAD not in {place.node for place in places}
+
+
+def test_no_more_places_than_cpus(tmp_path: Path) -> None:
+    assert len(places_on([PLAIN], "cpu", load(tmp_path), 20)) == 8
+
+
+@pytest.mark.parametrize(
+    ("asked", "nodes", "device"),
+    [
+        ("auto", [PLAIN], "cpu"),
+        ("auto", [PLAIN, GPUS], "cuda"),
+        ("cpu", [GPUS], "cpu"),
+        ("cuda", [PLAIN, GPUS], "cuda"),
+    ],
+)
+def test_what_auto_means(tmp_path: Path, asked: str, nodes: list[Node], device: str) -> None:
+    assert device_of(asked, load(tmp_path), nodes) == device
+
+
+@pytest.mark.parametrize(
+    ("asked", "devices", "words"),
+    [("cuda", '["auto"]', "--device cuda: no node"), ("auto", '["cuda"]', 'device = "cuda": no node')],
+)
+def test_a_gpu_that_no_node_has(tmp_path: Path, asked: str, devices: str, words: str) -> None:
+    with pytest.raises(DeviceError, match=words):
+        device_of(asked, load(tmp_path, devices), [HEAD, PLAIN])
+
+
+@pytest.mark.parametrize("asked", ["cuda:0", "tpu"])
+def test_which_gpu_is_rays_to_say(tmp_path: Path, asked: str) -> None:
+    with pytest.raises(DeviceError, match="auto, cpu or cuda"):
+        device_of(asked, load(tmp_path), [GPUS])
+
+
+def test_what_comes_back_from_a_node_is_written_through_no_link(tmp_path: Path) -> None:
+    treasure, states, log = tmp_path / "treasure", tmp_path / "checkpoints", tmp_path / "log"
+    treasure.write_text("dear")
+    states.mkdir()
+    (block,) = load(tmp_path).blocks(load(tmp_path).cells(device="cpu", threads=1, only=["method=bnp", "seed=1"]))
+    key = block.cells[0].key
+    for path in (log, states / f"{key}.pt", states / f".{block.id}.tmp"):
+        path.symlink_to(treasure)
+    asked: list[Any] = []
+
+    def ask(actor: Any, method: str, *arguments: Any) -> Future[Report]:
+        asked.append(arguments)
+        answer: Future[Report] = Future()
+        answer.set_result(Report(checkpoints={key: b"state"}, death="ended", log=b"printed"))
+        return answer
+
+    request = RunBlock(block, block.cells, {}, None, states, False, None, 0, "log")
+    worker = SimpleNamespace(actor=None, folder=Path("there"))
+    remote = RemoteChild(SimpleNamespace(ask=ask), worker, lambda worker: None, request, log)  # type: ignore[arg-type]
+    assert asked[0][1] == {}, "a link is no state"
+    assert not remote.alive()
+    assert treasure.read_text() == "dear"
+    assert (states / f"{key}.pt").read_bytes() == b"state"
+    assert log.read_bytes() == b"printed"
+    assert not any(path.is_symlink() for path in (log, *states.iterdir()))

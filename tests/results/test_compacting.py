@@ -9,12 +9,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import dying
 import pytest
-from made_parts import block, canonicals, hashed, identity_of, store, written
 
 from bnpbench.errors import ResultsError
 from bnpbench.results import compact, compacting, part, read_results
+from tests.support import dying
+from tests.support.parts import block, canonicals, hashed, identity_of, rewritten, store, written
 
 
 def filled(folder: Path) -> Path:
@@ -88,6 +88,7 @@ def test_a_block_that_is_being_measured_is_merged_as_it_was(tmp_path: Path) -> N
     assert same(after, before)
 
 
+@pytest.mark.regression
 def test_a_run_that_commits_and_a_compaction_wait_for_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,6 +115,7 @@ def test_a_run_that_commits_and_a_compaction_wait_for_each_other(
     assert same(after, before)
 
 
+@pytest.mark.regression
 def test_what_another_process_merged_is_known_to_be_finished(tmp_path: Path) -> None:
     """A stopped run that had looked before the other compacted hid the finished cell behind an interrupted one."""
     filled(tmp_path)
@@ -188,3 +190,14 @@ def test_a_damaged_part_costs_nothing_of_what_was_merged_before(locked: bool, tm
 def test_no_such_folder(tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match="no such folder"):
         compact(tmp_path / "nowhere")
+
+
+def test_nothing_is_merged_that_would_be_lost(tmp_path: Path) -> None:
+    folder = written(tmp_path, [block(1)]).folder
+    rewritten(
+        folder / "epochs" / f"{hashed(1)[0]}.parquet", lambda table: table.append_column("colour", table["epoch"])
+    )
+    with pytest.raises(ResultsError, match=r"epochs\.colour"):
+        compact(tmp_path)
+    assert not (folder / "cells.parquet").exists()
+    assert len(read_results(tmp_path).epochs) == 2

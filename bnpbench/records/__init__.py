@@ -1,0 +1,1 @@
+"""What results hold, as classes: rows of the tables, ``suite.json`` and ``environment.json``. No torch, no Arrow."""

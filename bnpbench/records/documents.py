@@ -1,0 +1,332 @@
+"""``suite.json`` and ``environment.json`` as records, written and read.
+
+They are read as columns are: what another version wrote beside ours is left out and named, what it did not write is at
+its default. Files may be a stranger's. A field that only says more is at its default too where it is none of ours; a
+document without one that it is nothing without is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
+
+JSON = Any
+"""Whatever a file holds, of which nothing is known."""
+R = TypeVar("R", bound="Record")
+
+
+def _else(default: Callable[[], object]) -> WrapValidator:
+    """What stands for a value of another type."""
+
+    def validate(value: object, handler: ValidatorFunctionWrapHandler) -> object:
+        try:
+            return handler(value)
+        except ValidationError:
+            return default()
+
+    return WrapValidator(validate)
+
+
+OrNone = _else(lambda: None)
+Text = Annotated[str | None, OrNone]
+Number = Annotated[int | float | None, OrNone]
+
+
+class Record(BaseModel):
+    """Base of all of these. Values are never coerced; names that are not known are left out.
+
+    Attributes:
+        place: where it stands, as the names of what is left out begin.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, defer_build=True)
+    place: ClassVar[str]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_what_is_left_out(cls, data: object, info: ValidationInfo) -> object:
+        if isinstance(data, dict) and info.context is not None:
+            info.context.update(f"{cls.place}.{name}" for name in data.keys() - cls.model_fields)
+        return data
+
+    @classmethod
+    def read(cls, data: object, unknown: set[str]) -> Self:
+        """A document as a record; what is left out of it goes to ``unknown``. Raises pydantic's ValidationError."""
+        return cls.model_validate(data, context=unknown)
+
+    def document(self) -> dict[str, Any]:
+        """JSON data of what was told, in the order of the fields."""
+        return self.model_dump(exclude_unset=True)
+
+
+# --- environment.json --------------------------------------------------------------------------------------------
+
+
+class Hardware(Record):
+    """The machine, as far as a number depends on it."""
+
+    place = "environment.hardware"
+    cpu: Text = None
+    cores: Annotated[int, _else(lambda: 1)] = 1
+    gpu: Text = None
+    gpus: Annotated[int, _else(int)] = 0
+
+
+class Software(Record):
+    """Versions of what ran."""
+
+    place = "environment.software"
+    torch: Text = None
+    torchvision: Text = None
+    cuda: Text = None
+    cudnn: Number = None
+    driver: Text = None
+    python: Text = None
+    blas: Text = None
+
+
+class Details(Record):
+    """What is good to know of the machine beside a number."""
+
+    place = "environment.details"
+    system: Text = None
+    memory_bytes: Number = None
+    affinity: Annotated[list[int] | None, OrNone] = None
+    logical_cores: Number = None
+    governor: Text = None
+    instructions: Text = None
+    mkldnn: Annotated[bool | None, OrNone] = None
+    malloc: Annotated[dict[str, str | None] | None, OrNone] = None
+
+
+class Rate(Record):
+    """A rate a second.
+
+    Attributes:
+        device: cpu or cuda.
+        threads: of torch, where they matter; None on CUDA.
+        quantity: ``bandwidth`` (bytes, of a = b + s c: two arrays read, one written), ``float32``, ``tf32``, ``bf16``
+            (operations of a product of square matrices, a multiply-add being two), or ``operators`` (additions to a
+            single number, one after the other).
+        median, low, high: over the repetitions.
+        repetitions: how many.
+    """
+
+    place = "environment.rates.rates"
+    device: str
+    threads: int | None
+    quantity: str
+    median: float
+    low: float
+    high: float
+    repetitions: int
+
+
+class Rates(Record):
+    """What a machine can do at most.
+
+    Attributes:
+        measured: the day.
+        libraries: what multiplies matrices on the CPU.
+        rates: None for one that cannot be read.
+    """
+
+    place = "environment.rates"
+    measured: Text = None
+    libraries: Annotated[list[str], _else(list)] = []
+    rates: Annotated[list[Annotated[Rate | None, OrNone]], _else(list)] = []
+
+
+class Environment(Record):
+    """``environment.json``: what else than a suite can change a number.
+
+    Attributes:
+        id: 12 hex digits over hardware, driver, torch, CUDA and ``MEASUREMENT``.
+        measurement: see ``measure.measurement``.
+        details, rates: do not count for the id; the rates are None where they were never measured.
+    """
+
+    place = "environment"
+    id: str
+    hardware: Annotated[Hardware, _else(Hardware)] = Hardware()
+    software: Annotated[Software, _else(Software)] = Software()
+    measurement: JSON = None
+    details: Annotated[Details, _else(Details)] = Details()
+    rates: Annotated[Rates | None, OrNone] = None
+
+
+# --- suite.json --------------------------------------------------------------------------------------------------
+
+
+class MeasureRecord(Record):
+    """How the cells were measured, see ``suite.document.Measure``."""
+
+    place = "suite.measure"
+    interleave: Annotated[list[str], FailFast(), _else(list)] = []
+    warmup_epochs: Number = None
+    interval: Number = None
+    max_epochs: Number = None
+    max_seconds: Number = None
+
+
+class ReferenceRecord(Record):
+    """A published figure.
+
+    Attributes:
+        cell: the pattern that picked its cells.
+        cells: their keys.
+    """
+
+    place = "suite.references"
+    metric: Text = None
+    target: Number = None
+    at: JSON = None
+    cell: JSON = None
+    value: Number = None
+    source: Text = None
+    cells: Annotated[list[str], FailFast()]
+
+
+def _a_number(value: float) -> float:
+    if value != value:
+        raise ValueError("a bound is not a number")
+    return value
+
+
+Bound = Annotated[int | float, AfterValidator(_a_number)] | None
+
+
+class BoundsRecord(Record):
+    """Where a claim's answer must lie."""
+
+    place = "suite.claims.bounds"
+    at_least: Bound = None
+    at_most: Bound = None
+
+
+class SideRecord(Record):
+    """One side of a claim."""
+
+    place = "suite.claims.side"
+    pattern: dict[str, JSON] = {}
+    at: JSON = None
+
+
+def _all_text(table: dict[str, JSON]) -> dict[str, JSON]:
+    if not all(isinstance(value, str) for value in table.values()):
+        raise ValueError("a key is not a text")
+    return table
+
+
+Keys = Annotated[dict[str, JSON], AfterValidator(_all_text)]
+"""Seed → key."""
+
+
+class CombinationRecord(Record):
+    """One verdict of a claim: the cells of both sides."""
+
+    place = "suite.claims.combinations"
+    where: dict[str, JSON] | None = None
+    left: Keys
+    right: Keys | None = None
+
+
+class ClaimRecord(Record):
+    """What a suite is expected to show, and the cells that decide it."""
+
+    place = "suite.claims"
+    says: str
+    metric: str
+    target: int | float | None = None
+    question: Literal["value", "difference", "ratio"]
+    bounds: BoundsRecord
+    left: SideRecord
+    right: SideRecord | None = None
+    where: dict[str, JSON] | None = None
+    combinations: Annotated[list[CombinationRecord], FailFast()]
+
+    @model_validator(mode="after")
+    def _one_side_or_two(self) -> Self:
+        rights = [self.right, *(combination.right for combination in self.combinations)]
+        if any((right is None) != (self.question == "value") for right in rights):
+            raise ValueError("a value has one side, a difference or a ratio two")
+        return self
+
+
+Claimed = Annotated[ClaimRecord | dict[str, JSON], Field(union_mode="left_to_right")]
+
+
+class SelectRecord(Record):
+    """The axis whose best value is chosen, and by which metric."""
+
+    place = "suite.select"
+    over: str
+    by: str
+    seeds: Number = None
+
+
+class ShortenedRecord(Record):
+    """What a run changed of the suite."""
+
+    place = "suite.shortened"
+    epochs: Number = None
+
+
+class CellRecord(Record):
+    """A cell of the suite, measured or not.
+
+    Attributes:
+        settings: every one, but for the method's label.
+    """
+
+    place = "suite.cells"
+    key: str
+    label: Text = None
+    block: Text = None
+    role: Text = None
+    settings: dict[str, JSON]
+
+
+class SuiteRecord(Record):
+    """``suite.json``: the resolved suite.
+
+    Attributes:
+        claims: a dictionary for one that this version cannot read.
+        inks: how methods of its plugins are drawn, by kind.
+    """
+
+    place = "suite"
+    schema_version: Annotated[int | None, OrNone] = None
+    name: str
+    source: Text = None
+    description: Text = None
+    bnpbench: Text = None
+    measure: Annotated[MeasureRecord, BeforeValidator(lambda table: table or {})] = MeasureRecord()
+    targets: Annotated[list[int | float], FailFast()] = []
+    references: Annotated[list[ReferenceRecord], FailFast()] = []
+    claims: Annotated[list[Claimed], FailFast()] = []
+    select: Annotated[SelectRecord | None, OrNone] = None
+    probe: Annotated[dict[str, JSON] | None, OrNone] = None
+    shortened: ShortenedRecord | None = None
+    inks: Annotated[dict[str, JSON] | None, OrNone] = None
+    cells: Annotated[list[CellRecord], FailFast()] = []
+
+    @model_validator(mode="after")
+    def _has_a_name(self) -> Self:
+        if not self.name or self.name != self.name.encode(errors="replace").decode():
+            raise ValueError("a suite without a name")
+        return self

@@ -1,0 +1,40 @@
+"""Rows of results: their columns, and the metrics among them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from bnpbench.records.rows import METRICS, ROWS, Metric, Table, columns, metric, metrics
+
+IDENTITIES = {"turn", "epoch", "step", "neuron", "seed", "batch_size", "devices", "threads"}  # say where, not how much
+
+
+@pytest.mark.parametrize("table", ROWS)
+def test_metrics_are_the_numbers_of_a_table(table: Table) -> None:
+    numbers = {name for name, column in columns(ROWS[table]).items() if column.type in (int, float)}
+    assert metrics(table).keys() | {"energy_joules"} == numbers - IDENTITIES | {"energy_joules"}
+
+
+def test_where_a_metric_comes_from() -> None:
+    names = ["train_seconds", "energy_joules", "parameters", "kappa_d", "reached"]
+    assert [METRICS[name].table for name in names] == ["epochs", "epochs", "cells", "steps", "targets"]
+    assert metric("splendour") == Metric()
+
+
+def test_what_a_column_holds_is_said_by_its_field() -> None:
+    row = columns(ROWS["cells"])
+    assert (row["key"].type, row["key"].needed) == (str, True)
+    assert (row["finished"].type, row["finished"].needed, row["finished"].metric) == (datetime, False, None)
+    assert {name for table in ROWS.values() for name, column in columns(table).items() if column.needed} == {
+        "key", "settings", "status", "epoch", "step",
+    }  # fmt: skip
+
+
+def test_times_of_epochs_are_taken_over_all_of_them() -> None:
+    assert {name for name, known in METRICS.items() if known.timed} == {
+        *(name for name in metrics("epochs") if name.endswith("seconds") or "seconds_" in name),
+        "energy_joules",
+    }
+    assert {known.table for known in METRICS.values() if known.exact} == {"cells"}
