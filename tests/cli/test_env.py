@@ -3,42 +3,44 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bnpbench.measure import environment, rates
+from bnpbench.records.documents import Environment, Rates
 from tests.support.command import called
 
-KNOWN = {"id": "0123456789ab", "hardware": {"cpu": "Abacus", "gpus": 0, "memory": None}, "rates": None}
-RATES = {
-    "measured": "2026-01-02",
-    "libraries": ["mkl"],
-    "rates": [
-        {"device": "cpu", "threads": threads, "quantity": quantity, "repetitions": 5}
-        | {"median": median, "low": median / 2, "high": 2 * median}
-        for threads, quantity, median in [(1, "float32", 3e9), (2, "bandwidth", 4e10), (None, "operators", 5e4)]
-    ],
-}
+KNOWN = Environment.model_validate({"id": "0123456789ab", "hardware": {"cpu": "Abacus"}})
+RATES = Rates.model_validate(
+    {
+        "measured": "2026-01-02",
+        "libraries": ["mkl"],
+        "rates": [
+            {"device": "cpu", "threads": threads, "quantity": quantity, "repetitions": 5}
+            | {"median": median, "low": median / 2, "high": 2 * median}
+            for threads, quantity, median in [(1, "float32", 3e9), (2, "bandwidth", 4e10), (None, "operators", 5e4)]
+        ],
+    }
+)
 
 
 @pytest.fixture(autouse=True)
 def of_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "describe", lambda: dict(KNOWN))
+    monkeypatch.setattr(environment, "describe", lambda: KNOWN)
     monkeypatch.setattr(rates, "measure", lambda: RATES)
 
 
 def test_what_is_there_is_told(tmp_path: Path) -> None:
     done = called("env", cwd=tmp_path)
     assert done.returncode == 0
-    assert done.stdout == (
-        "id: 0123456789ab\nhardware:\n  cpu: Abacus\n  gpus: 0\n  memory: -\n"
-        "rates: not measured; `bnpbench env --measure` does, and later runs record them\n"
-    )
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["id: 0123456789ab", "hardware:"]
+    assert {"  cpu: Abacus", "  gpu: -"} < set(lines)
+    assert lines[-1] == "rates: not measured; `bnpbench env --measure` does, and later runs record them"
 
 
 def test_rates_are_kept_and_shown_with_their_spread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: dict[str, Any] = {}
+    kept: dict[str, Rates] = {}
     monkeypatch.setattr(rates, "keep", lambda identity, found: kept.update({identity: found}))
     lines = called("env", "--measure", cwd=tmp_path).stdout.splitlines()
     assert kept == {"0123456789ab": RATES}

@@ -11,7 +11,7 @@ import torch
 from bnpbench import load_suite
 from bnpbench.execution.listing import build
 from bnpbench.execution.messages import Preflight, Smoke, Tried
-from bnpbench.execution.options import Selection
+from bnpbench.execution.options import Options
 from bnpbench.execution.preflight import Generated, preflight, smoke
 from bnpbench.suite import Cell, Settings
 from bnpbench.training.examples import Resident
@@ -78,6 +78,6 @@ def test_a_network_beyond_all_bounds_is_named(tmp_path: Path) -> None:
     cells = loaded.cells(device="cpu", threads=1, only=["method=bnp"])
     found = preflight(Preflight(cells, None, True))
     assert {cost.uncounted is not None for cost in found.values()} == {True}
-    built = build(Selection.here(loaded, only=("method=bnp",)), None)
+    built = build(Options(only=("method=bnp",)).selection(loaded), None)
     assert built.exit_code == 3
     assert "not built: bnp, 2 cells: RuntimeError: " in built.text()

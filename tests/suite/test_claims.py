@@ -222,7 +222,7 @@ source = "a paper"
 
 def told_of(path: Path) -> dict[str, Any]:
     loaded = load_suite(path)
-    return loaded.document(loaded.cells(device="cpu", threads=3))
+    return loaded.document(loaded.cells(device="cpu", threads=3)).document()
 
 
 @pytest.mark.regression
