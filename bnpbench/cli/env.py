@@ -34,7 +34,7 @@ def env(
             rates.keep(environment.id, found)
         except OSError as error:
             raise BnpbenchError(f"the rates cannot be kept in the cache folder: {error}") from error
-    for line in [*_lines(environment.model_dump(exclude={"rates"})), *_rates(environment.rates)]:
+    for line in [*_lines(environment.model_dump(exclude={"rates"}, exclude_unset=True)), *_rates(environment.rates)]:
         print(line)
     return 0
 
