@@ -35,7 +35,7 @@ def test_what_is_there_is_told(tmp_path: Path) -> None:
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert lines[:2] == ["id: 0123456789ab", "hardware:"]
-    assert {"  cpu: Abacus", "  gpu: -"} < set(lines)
+    assert "  cpu: Abacus" in lines
     assert lines[-1] == "rates: not measured; `bnpbench env --measure` does, and later runs record them"
 
 
