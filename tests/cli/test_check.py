@@ -36,6 +36,7 @@ def test_the_time_is_estimated_from_earlier_results(tmp_path: Path) -> None:
 @pytest.mark.regression
 @pytest.mark.parametrize("settings", [{"epochs": 2}, {"epochs": "2", "optimizer": "sgd"}, None])
 def test_earlier_results_without_an_optimizer_or_a_time(settings: dict[str, Any] | None, tmp_path: Path) -> None:
+    """It ended as a bug of bnpbench, with 70."""
     (cell, *_) = load_suite(suite(tmp_path)).cells(device="cpu", threads=1)
     results = Made(tmp_path / "results", "tiny")
     known, seconds = settings or json.loads(cell.canonical), 1.0 if settings else None
@@ -48,6 +49,7 @@ def test_earlier_results_without_an_optimizer_or_a_time(settings: dict[str, Any]
 
 @pytest.mark.regression
 def test_a_terminal_of_another_encoding(tmp_path: Path) -> None:
+    """It ended as a bug of bnpbench, with 70."""
     suite(tmp_path, SUITE.replace('"vanilla"', '{ kind = "vanilla", label = "β" }'))
     done = bnpbench("check", "tiny.toml", cwd=tmp_path, env={"PYTHONIOENCODING": "latin-1"})
     assert done.returncode == 0, done.stderr

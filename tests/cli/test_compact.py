@@ -25,6 +25,8 @@ def test_it_says_what_it_merged_and_the_report_stays(tmp_path: Path) -> None:
 
 @pytest.mark.regression
 def test_an_unreadable_folder_is_not_compacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ended as a bug of bnpbench, with 70."""
+
     def refuse(folder: Path) -> None:
         raise PermissionError(13, "Permission denied", str(folder))
 

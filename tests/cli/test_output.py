@@ -155,6 +155,7 @@ def made_results(folder: Path) -> None:
 @pytest.mark.parametrize("output", [".", "", "/", "folder"])
 @pytest.mark.parametrize("command", [["report"], ["compare", "results", "results"]])
 def test_a_folder_is_no_file_for_a_report(command: list[str], output: str, tmp_path: Path) -> None:
+    """It ended as a bug of bnpbench, with 70."""
     made_results(tmp_path)
     (tmp_path / "folder").mkdir()
     done = called(*command, "--output", output, cwd=tmp_path)

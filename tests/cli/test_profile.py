@@ -54,6 +54,7 @@ def test_several_cells_are_too_many(tmp_path: Path) -> None:
 
 @pytest.mark.regression
 def test_a_file_is_no_folder_for_a_profile(tmp_path: Path) -> None:
+    """It ended as a bug of bnpbench, with 70."""
     suite(tmp_path)
     (tmp_path / "file").touch()
     done = called("profile", "tiny.toml", "--only", "method=bnp", "--output", "file", cwd=tmp_path)

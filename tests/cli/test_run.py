@@ -134,6 +134,7 @@ def test_without_a_gpu_a_suite_for_one_is_refused(tmp_path: Path) -> None:
 @pytest.mark.regression
 @pytest.mark.parametrize("shard", ["²/3", "1/²", "1/" + "9" * 5000, "0/2", "1/2/3"])
 def test_a_shard_that_is_no_number(shard: str, tmp_path: Path) -> None:
+    """It ended as a bug of bnpbench, with 70."""
     done = called("run", suite(tmp_path), "--shard", shard, cwd=tmp_path)
     assert done.returncode == 2
     assert "give I/N" in done.stderr

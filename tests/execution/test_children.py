@@ -116,6 +116,7 @@ def test_a_child_that_is_stopped_in_the_middle_of_a_message_is_ended(tmp_path: P
 
 @pytest.mark.regression
 def test_a_process_that_cannot_write_its_log_says_so(tmp_path: Path) -> None:
+    """It ended as a bug of bnpbench, with 70."""
     (tmp_path / "file").touch()
     with pytest.raises(ResultsError, match=r"file/below\.log: cannot be written"):
         ask(Describe(), log=tmp_path / "file" / "below.log")

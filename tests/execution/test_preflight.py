@@ -74,6 +74,7 @@ def test_streamed_images_are_rated_when_somebody_asks() -> None:
 
 @pytest.mark.regression
 def test_a_network_beyond_all_bounds_is_named(tmp_path: Path) -> None:
+    """It ended as a bug of bnpbench, with 70."""
     loaded = load_suite(suite(tmp_path, SUITE.replace("hidden = [9, 8]", "hidden = [9223372036854775807]")))
     cells = loaded.cells(device="cpu", threads=1, only=["method=bnp"])
     found = preflight(Preflight(cells, None, True))

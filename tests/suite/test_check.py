@@ -18,6 +18,7 @@ from bnpbench.sites import Normalization, Site
 from bnpbench.suite import Settings, Suite, misfit, shipped_suites
 from bnpbench.training import models
 from tests.support.command import called
+from tests.support.suite_texts import DOUBTS, SWEEP
 
 NETWORKS: dict[str, Any] = {
     "fc": {"kind": "fc", "hidden": (8, 1, 6)},
@@ -228,31 +229,6 @@ def test_cells_of_a_block_that_fail_for_one_reason_are_told_once(
         "warning: vanilla N=20, bnp N=20: error: DataError: half a file",
         "warning: bn N=20: error: other",
     ]
-
-
-DOUBTS = """
-name = "doubts"
-[train]
-dataset = { kind = "synthetic", shape = [8], classes = 3, train = 60, test = 30 }
-network = { kind = "fc", hidden = [8] }
-optimizer = { kind = "sgd", lr = 0.1 }
-batch_size = 20
-epochs = 2
-threads = 1
-"""
-
-
-SWEEP = '[sweep]\nmethod = ["vanilla", "bnp"]\nseed = [1, 2]\n'
-
-
-@pytest.fixture
-def load(tmp_path: Path) -> Callable[[str], Suite]:
-    def load(text: str) -> Suite:
-        path = tmp_path / "doubts.toml"
-        path.write_text(text)
-        return load_suite(path)
-
-    return load
 
 
 def doubts(suite: Suite) -> list[str]:

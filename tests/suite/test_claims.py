@@ -227,6 +227,7 @@ def told_of(path: Path) -> dict[str, Any]:
 
 @pytest.mark.regression
 def test_what_auto_stands_for_is_named(tmp_path: Path) -> None:
+    """A claim about ``engine = "auto"`` was never answered, and one about what that stands for was refused."""
     told = told_of(suite(tmp_path, ENGINES + AUTO_CLAIM.replace("ENGINE", '"eager"')))
     engines = {cell["key"]: cell["settings"]["engine"] for cell in told["cells"]}
     (combination,) = told["claims"][0]["combinations"]
@@ -267,6 +268,7 @@ AVERAGED = {"kind": "bn", "label": "averaged", "inference": "averaged"}
 
 @pytest.mark.regression
 def test_a_word_on_a_side_is_a_label_or_a_kind() -> None:
+    """A claim may name a method by its label, as ``when`` and ``--only`` may."""
     for word in ("averaged", "bn"):
         assert value_matches(AVERAGED, side_pattern({}, {"method": word}, WORDS)["method"])
     assert side_pattern({"method": "bn"}, {"method": "averaged"}, WORDS) == {"method": "averaged"}

@@ -7,40 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from bnpbench import load_suite, read_results
+from bnpbench import read_results
 from bnpbench.suite import Measure, Suite
 from tests.support.command import called
 from tests.support.kinds import made
+from tests.support.suite_texts import DOUBTS, SWEEP
 
 
 def test_the_shape_of_synthetic_data() -> None:
     shape = made("dataset", {"kind": "synthetic", "shape": (3, 4), "classes": 5, "train": 6, "test": 7}).describe()
     assert (shape.input, shape.classes, shape.train, shape.test) == ((3, 4), 5, 6, 7)
-
-
-DOUBTS = """
-name = "doubts"
-[train]
-dataset = { kind = "synthetic", shape = [8], classes = 3, train = 60, test = 30 }
-network = { kind = "fc", hidden = [8] }
-optimizer = { kind = "sgd", lr = 0.1 }
-batch_size = 20
-epochs = 2
-threads = 1
-"""
-
-
-SWEEP = '[sweep]\nmethod = ["vanilla", "bnp"]\nseed = [1, 2]\n'
-
-
-@pytest.fixture
-def load(tmp_path: Path) -> Callable[[str], Suite]:
-    def load(text: str) -> Suite:
-        path = tmp_path / "doubts.toml"
-        path.write_text(text)
-        return load_suite(path)
-
-    return load
 
 
 @pytest.mark.parametrize(
@@ -62,8 +38,8 @@ def test_an_interval_that_nothing_bounds_ends_and_is_told_of(load: Callable[[str
     text = DOUBTS.replace("epochs = 2", "epochs = 1") + SWEEP.replace("[1, 2]", "[1]")
     load(text + '[measure]\ninterleave = ["method"]\ninterval = "0.01%"\n')
     words = "warning: interval gives up after 100 epochs, as neither max_epochs nor max_seconds says when"
-    assert words in called("check", "doubts.toml", cwd=tmp_path).stdout
-    done = called("run", "doubts.toml", cwd=tmp_path)
+    assert words in called("check", "small.toml", cwd=tmp_path).stdout
+    done = called("run", "small.toml", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert words in done.stderr
     results = read_results(tmp_path / "results")

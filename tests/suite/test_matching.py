@@ -153,6 +153,7 @@ def test_the_pattern_of_an_only(text: str, pattern: dict[str, Any]) -> None:
 
 @pytest.mark.regression
 def test_a_number_is_not_matched_by_a_list_in_a_list() -> None:
+    """A pattern's list of lists holds alternatives for a setting that is a list; a number is none of them."""
     column = Column([16, 32], np.arange(2))
     assert column.matches([[16]]).tolist() == [value_matches(16, [[16]]), value_matches(32, [[16]])] == [False, False]
     assert column.matches([16]).tolist() == [True, False]

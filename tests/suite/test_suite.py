@@ -138,6 +138,7 @@ TUNED = SUITE.replace("threads = 1", "threads = 1\nvalidation = 0.1") + (
     ],
 )
 def test_each_alternative_is_some_cell_s(only: str, told: str, tmp_path: Path) -> None:
+    """``--only batch_size=10,11`` ran the cells of 10 and said nothing of 11."""
     with pytest.raises(SuiteError, match=re.escape(told)):
         load_suite(suite(tmp_path)).cells(device="cpu", threads=1, only=[only])
 
@@ -160,6 +161,7 @@ OPTIMIZERS = SUITE.replace('optimizer = { kind = "sgd", lr = 0.1 }\n', "validati
 
 @pytest.mark.regression
 def test_tables_are_chosen_from(tmp_path: Path) -> None:
+    """``[select]`` chooses from any axis, also one whose values are tables."""
     path = suite(tmp_path, OPTIMIZERS)
     loaded = load_suite(path)
     trials = loaded.cells(device="cpu", threads=1)

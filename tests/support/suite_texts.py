@@ -1,4 +1,4 @@
-"""A small suite to vary, and a claim to append."""
+"""Suites to vary, and what to append to them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,6 @@ ratio = { at_most = 1.0 }
 """
 
 
-def changed(text: str, old: str, new: str) -> str:
-    """``text`` with its one ``old`` replaced."""
-    assert text.count(old) == 1, (old, text.count(old))
-    return text.replace(old, new)
-
-
 PROFILED = """
 name = "small"
 [train]
@@ -44,3 +38,20 @@ method = ["vanilla", "bn", "bnp"]
 batch_size = [1, 64]
 seed = [1, 2]
 """
+DOUBTS = """
+name = "doubts"
+[train]
+dataset = { kind = "synthetic", shape = [8], classes = 3, train = 60, test = 30 }
+network = { kind = "fc", hidden = [8] }
+optimizer = { kind = "sgd", lr = 0.1 }
+batch_size = 20
+epochs = 2
+threads = 1
+"""
+SWEEP = '[sweep]\nmethod = ["vanilla", "bnp"]\nseed = [1, 2]\n'
+
+
+def changed(text: str, old: str, new: str) -> str:
+    """``text`` with its one ``old`` replaced."""
+    assert text.count(old) == 1, (old, text.count(old))
+    return text.replace(old, new)

@@ -21,6 +21,8 @@ STEPS = {"kind": "steps", "epochs": (1,)}
 @pytest.mark.parametrize("warmup_epochs", [0, 1])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=str)
 def test_the_schedule_reaches_the_optimizer(optimizer: dict[str, Any], warmup_epochs: int) -> None:
+    """Undoing the warm-up left the optimizer with a copy of the learning rate, and no schedule reached it any more:
+    with SGD without momentum always, with the others where there was no warm-up epoch to build their state."""
     ours = trainer(optimizer=optimizer, schedule=STEPS)
     ours.warm_up(warmup_epochs)
     assert all(group["lr"] is ours.lr for group in ours.step.optimizer.param_groups)
