@@ -32,7 +32,7 @@ source = "a paper"
 
 def document(path: Path) -> dict[str, Any]:
     loaded = load_suite(path)
-    return loaded.document(loaded.cells(device="cpu", threads=3))
+    return loaded.document(loaded.cells(device="cpu", threads=3)).document()
 
 
 def test_what_auto_stands_for_is_named(tmp_path: Path) -> None:
