@@ -1,4 +1,4 @@
-"""Numbers with their intervals: means over seeds, exponents over points. Those of times are in ``bootstrap``.
+"""Numbers with their intervals: means over seeds, exponents over points. Those of times are in ``times``.
 
 Seeds are few and paired, so Student's t of their differences (of the logarithms, for ratios) answers for them.
 """
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
-LEAST_PAIRS = 6  # with fewer, the bootstrap's interval is narrower than it says
+LEAST_JUDGED = 6  # values, of which one can be called an outlier
 OUTLIER_SCORE = 3.5  # Iglewicz and Hoaglin's bound for the modified z-score
 TAILS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
 QUIET = np.errstate(over="ignore", invalid="ignore", divide="ignore")  # absurd input: infinite or no number, as it is
@@ -31,6 +31,7 @@ class Estimate:
         n: how many values (epochs, pairs, seeds) it rests on.
         low, high: the interval; None where there is none.
         reason: why there is no interval, such as ``n = 1``.
+        processes: how many measured them, where they are times.
     """
 
     value: float
@@ -38,6 +39,7 @@ class Estimate:
     low: float | None = None
     high: float | None = None
     reason: str = ""
+    processes: int = 1
 
     @property
     def width(self) -> float | None:
@@ -46,35 +48,42 @@ class Estimate:
 
 
 @QUIET
-def mean_interval(values: Sequence[float]) -> Estimate:
+def mean_interval(values: Sequence[float], rounding: float = 0.0) -> Estimate:
     """The mean over seeds with Student's t interval.
 
-    Equal values give width 0, also when all are infinite; some infinite ones among others give no interval.
+    Args:
+        values: one a seed, at least one. Infinite ones give no interval, unless all are the same.
+        rounding: the standard deviation of their rounding, such as 1 / (examples sqrt(12)) of an accuracy; a few equal
+            ones are no more alike than that.
     """
     n = len(values)
     if n == 1:
         return Estimate(values[0], n, reason="n = 1")
-    if all(value == values[0] for value in values):
-        return Estimate(values[0], n, values[0], values[0])
-    if not all(map(math.isfinite, values)):
-        infinite = sum(map(math.isinf, values))
+    if infinite := sum(map(math.isinf, values)):
+        if len(set(values)) == 1:
+            return Estimate(values[0], n, values[0], values[0])
         return Estimate(float(np.median(values)), n, reason=f"{infinite} of {n} infinite")
     sample = np.asarray(values, dtype=np.float64)
-    half = student(n - 1) * float(np.std(sample, ddof=1)) / math.sqrt(n)
-    mean = float(np.mean(sample))
+    mean, deviation = float(np.mean(sample)), max(float(np.std(sample, ddof=1)), rounding)
+    if not deviation or (len(set(values)) == 1 and not rounding):
+        return Estimate(values[0], n, reason=f"{n} equal values")
+    half = student(n - 1) * deviation / math.sqrt(n)
     return Estimate(mean, n, mean - half, mean + half)
 
 
-def ratio_interval(ratios: Sequence[float]) -> Estimate:
-    """The geometric mean over seeds of paired ratios, with Student's t interval of their logarithms."""
+def ratio_interval(ratios: Sequence[float], rounding: float = 0.0) -> Estimate:
+    """The geometric mean over seeds of paired ratios, with Student's t interval of their logarithms.
+
+    Args:
+        ratios: one a seed, at least one.
+        rounding: the standard deviation of their logarithms by rounding.
+    """
     if any(ratio < 0 for ratio in ratios):
         return Estimate(float(np.median(ratios)), len(ratios), reason="a ratio below 0 has no logarithm")
-    estimate = mean_interval([math.log(ratio) if ratio else -math.inf for ratio in ratios])
+    estimate = mean_interval([math.log(ratio) if ratio else -math.inf for ratio in ratios], rounding)
     low, high = (None if bound is None else exponential(bound) for bound in (estimate.low, estimate.high))
-    if low is not None and low == high:
-        low = high = ratios[0]  # exactly, not by way of logarithms
-        return Estimate(ratios[0], estimate.n, low, high)
-    return Estimate(exponential(estimate.value), estimate.n, low, high, estimate.reason)
+    value = ratios[0] if len(set(ratios)) == 1 else exponential(estimate.value)  # exactly, not by way of logarithms
+    return Estimate(value, estimate.n, low, high, estimate.reason)
 
 
 def power_law(columns: Sequence[Sequence[float]], values: Sequence[float]) -> list[Estimate]:
@@ -107,7 +116,7 @@ def outliers(values: Sequence[float]) -> list[bool]:
     Where more than half are equal, the mean absolute deviation stands in. Of fewer than six values none is judged.
     """
     sample = np.asarray(values, dtype=np.float64)
-    if len(sample) < LEAST_PAIRS:
+    if len(sample) < LEAST_JUDGED:
         return [False] * len(sample)
     deviations = np.abs(sample - middle(np.sort(sample)))
     scale = 1.4826 * middle(np.sort(deviations)) or 1.2533 * float(np.mean(deviations))
@@ -115,7 +124,7 @@ def outliers(values: Sequence[float]) -> list[bool]:
 
 
 @cache
-def student(degrees: int) -> float:
+def student(degrees: float) -> float:
     """The quantile of Student's t that bounds a 95 % interval."""
     return float(stdtrit(degrees, TAILS[1]))
 

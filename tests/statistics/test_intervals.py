@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bnpbench.statistics.bootstrap import median_interval
 from bnpbench.statistics.intervals import mean_interval, outliers, power_law, ratio_interval
 
 INFINITY = math.inf
@@ -39,17 +38,29 @@ def test_ratios_of_seeds_are_averaged_as_logarithms() -> None:
     assert found.value == pytest.approx(math.exp(np.mean(logs)))
 
 
-@pytest.mark.parametrize("interval", [median_interval, mean_interval, ratio_interval])
-def test_equal_values_give_width_0(interval: object) -> None:
+@pytest.mark.parametrize("interval", [mean_interval, ratio_interval])
+def test_equal_values_decide_nothing(interval: object) -> None:
     found = interval([1.1, 1.1, 1.1])  # type: ignore[operator]
-    assert (found.value, found.low, found.high, found.width) == (1.1, 1.1, 1.1, 0)
+    assert (found.value, found.low, found.high, found.reason) == (1.1, None, None, "3 equal values")
+
+
+def test_rounded_values_are_known_to_no_more_than_their_rounding() -> None:
+    """A share of 360 examples moves by 1 / 360 at least; a number rounded to steps has the variance step^2 / 12."""
+    rounding = 1 / 360 / math.sqrt(12)
+    half = stats.t.ppf(0.975, 2) * rounding / math.sqrt(3)
+    found = mean_interval([0.9, 0.9, 0.9], rounding)
+    assert (found.low, found.high) == pytest.approx((0.9 - half, 0.9 + half))
+    assert mean_interval([0.8, 0.9, 0.85], rounding) == mean_interval([0.8, 0.9, 0.85])
+    found = ratio_interval([1.1, 1.1], 0.01)
+    assert (found.low, found.high) == pytest.approx(
+        (1.1 / math.exp(0.01 * 12.7062 / math.sqrt(2)), 1.1 * math.exp(0.01 * 12.7062 / math.sqrt(2))), rel=1e-5
+    )
 
 
 @pytest.mark.parametrize("interval", [mean_interval, ratio_interval])
-@pytest.mark.parametrize("value", [INFINITY, 0.0])
-def test_equal_infinite_and_zero_values_are_equal_values(interval: object, value: float) -> None:
-    found = interval([value, value])  # type: ignore[operator]
-    assert (found.value, found.low, found.high) == (value, value, value)
+def test_what_is_infinite_for_all_is_so(interval: object) -> None:
+    found = interval([INFINITY, INFINITY])  # type: ignore[operator]
+    assert (found.value, found.low, found.high) == (INFINITY, INFINITY, INFINITY)
 
 
 @pytest.mark.parametrize(
