@@ -252,7 +252,7 @@ class BlockRun:
 
     def half_widths(self, members: list[Member]) -> list[float]:
         """Half the 95 % interval of each ratio of times that the report shows, as a share of the ratio."""
-        from bnpbench.statistics.bootstrap import median_interval  # brings scipy, which no other block needs
+        from bnpbench.statistics.times import median_interval  # brings scipy, which no other block needs
 
         bases = [m for m in members if m.cell.settings.method.baseline is not None] or members[:1]
         found = []

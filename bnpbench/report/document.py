@@ -107,6 +107,8 @@ class Table:
         columns: headings of the columns.
         rows: what stands in them: words, and numbers in their places.
         notes: what a reader must know, one paragraph each.
+        reasons: why numbers are lacking; they stand above the table.
+        spare: headings of columns that a narrow terminal leaves out, the first one first.
         entries: the numbers in their order, those that no reader is shown too; None for those of the rows, row by row.
     """
 
@@ -115,6 +117,8 @@ class Table:
     rows: tuple[tuple[str | Entry, ...], ...]
     notes: tuple[str, ...] = ()
     entries: tuple[Entry, ...] | None = None
+    reasons: tuple[str, ...] = ()
+    spare: tuple[str, ...] = ()
 
     @property
     def texts(self) -> tuple[tuple[str, ...], ...]:

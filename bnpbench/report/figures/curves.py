@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from bnpbench.report.data import Cell, Group, Series, View, measured
 from bnpbench.report.figures.model import Curve
 from bnpbench.report.tables.summary import deviations, overview
-from bnpbench.statistics.bootstrap import cells_interval
-from bnpbench.statistics.intervals import LEAST_PAIRS
+from bnpbench.statistics.times import processes_interval
 from bnpbench.text import span
 
-INTERVAL = "Median and 95 % interval (bootstrap)"
+INTERVAL = "Median and 95 % interval"
 
 
 def over_seeds(
@@ -48,8 +47,8 @@ def over_seeds(
 
 
 def interval_curve(method: str, quantity: str, points: Mapping[int, Sequence[Sequence[float]]]) -> Curve:
-    """For each batch size the median of its cells' values with its interval; with too few for one, their range."""
-    estimates = {x: cells_interval(cells) for x, cells in points.items()}
+    """For each batch size the median of its cells' values with its interval; a single value has none."""
+    estimates = {x: processes_interval(cells) for x, cells in points.items()}
     return Curve(
         method,
         quantity,
@@ -73,10 +72,8 @@ def counted(curves: Iterable[Curve], what: str = "seed") -> str:
 def explained(curves: Iterable[Curve], unit: str) -> list[str]:
     """What the bars of such curves are."""
     counts = {n for curve in curves for n in curve.n}
-    enough, few = {n for n in counts if n >= LEAST_PAIRS}, {n for n in counts if 1 < n < LEAST_PAIRS}
-    found = [f"{INTERVAL} over {span(enough)} {unit}."] if enough else []
-    if few:
-        found.append(f"Where there are only {span(few)} {unit}, the bar is their range.")
+    several = counts - {1}
+    found = [f"{INTERVAL} over {span(several)} {unit}."] if several else []
     if 1 in counts:
         found.append("A single value has no bar.")
     return found

@@ -11,7 +11,7 @@ from bnpbench.report.data import Cell, View
 from bnpbench.report.document import Entry, Place, Section, Table
 from bnpbench.report.query import At, Missing, default_at, describe_at, times, value
 from bnpbench.report.verdicts import Verdict, advice, view_verdicts
-from bnpbench.statistics.bootstrap import cells_interval
+from bnpbench.statistics.times import processes_interval
 from bnpbench.suite import told
 from bnpbench.text import dash, decimals, fixed, significant
 
@@ -120,6 +120,6 @@ def _ours(place: Place, what: str, values: Sequence[Sequence[float]], *, are_tim
     """Times by their median and interval over epochs, as of a claim; anything else by its mean over seeds."""
     every = [number for numbers in values for number in numbers]
     if are_times:
-        return place.interval(what, cells_interval(values), every)
+        return place.interval(what, processes_interval(values), every)
     center = sum(every) / len(every)
     return place.over_seeds(what, center, every, decimals(center))

@@ -14,7 +14,7 @@ from bnpbench.records.rows import metrics
 from bnpbench.report.data import Cell, Group, View, measured
 from bnpbench.report.document import Entry, Place, Section, Table
 from bnpbench.report.query import step_seconds
-from bnpbench.statistics.bootstrap import cells_interval
+from bnpbench.statistics.times import processes_interval
 from bnpbench.text import DASH, dash, significant
 
 _COLUMNS = {name: metric for name, metric in metrics("cells").items() if metric.label}
@@ -172,7 +172,7 @@ def _bounds_row(place: Place, cell: Cell, rates: _Best, series: Sequence[Sequenc
     """The numbers of a row, in the order of records."""
     least = rates.bounds(cell)
     roofline = 1e3 * max(least["arithmetic"], least["bytes"])
-    estimate = cells_interval([epochs for epochs in series if epochs])
+    estimate = processes_interval([epochs for epochs in series if epochs])
     ratio = estimate.value / roofline
     traffic = cell.count("bytes_per_step")
     verdict = max(least, key=lambda name: least[name])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from bnpbench.registry import baselines
 from bnpbench.report.data import Cell, Group, View, measured
@@ -10,8 +10,8 @@ from bnpbench.report.document import Entry, Place, Section, Table
 from bnpbench.report.query import Missing, Pairs, paired_times, times
 from bnpbench.report.tables.claims import published
 from bnpbench.report.verdicts import noise
-from bnpbench.statistics.bootstrap import cells_intervals
 from bnpbench.statistics.intervals import Estimate, outliers
+from bnpbench.statistics.times import processes_interval
 from bnpbench.text import dash, span
 
 _METRIC = "train_seconds"
@@ -44,7 +44,7 @@ def _seconds(view: View, group: Group, alone: bool) -> Table:
     sources = {at: source for at in cells if (source := published(view, group.at(at[1], at[0]), _METRIC))}
     counts = [estimate.n for estimate in estimates.values()]
     flagged = sum(_flagged(view, cell) for at in estimates for cell in cells[at][0])
-    notes = [f"Seconds of training: median and 95 % interval (bootstrap) over {span(counts)} epochs."] if counts else []
+    notes = [f"Seconds of training: median and 95 % interval over {_over(estimates.values(), 'epochs')}."] if counts else []
     if flagged:
         notes.append(f"{flagged} of {sum(counts)} epochs are outliers (median absolute deviation); none is left out.")
     if alone:
@@ -67,8 +67,8 @@ def _ratios(view: View, group: Group, base: str) -> Table:
             entries[at] = place.interval(quantity, estimates[at], values, measured(group.at(at[1], at[0]))[1])
     notes = []
     if estimates:
-        counts = span(estimate.n for estimate in estimates.values())
-        notes = [f"Median and 95 % interval (bootstrap) over {counts} pairs of epochs measured in turn."]
+        over = _over(estimates.values(), "pairs of epochs measured in turn")
+        notes = [f"Median and 95 % interval over {over}."]
         notes += noise(view, list(estimates.values()))
     return _pivoted(f"Ratio to {base}", group, methods, entries, notes)
 
@@ -113,7 +113,14 @@ def _paired_ratios(view: View, group: Group, at: _At, base: str) -> list[list[fl
 def _intervals(samples: Mapping[_At, Sequence[Sequence[float]]]) -> dict[_At, Estimate]:
     """Of every place whose cells have epochs."""
     kept = {at: cells for at, sample in samples.items() if (cells := [epochs for epochs in sample if epochs])}
-    return dict(zip(kept, cells_intervals(list(kept.values())), strict=True))
+    return {at: processes_interval(cells) for at, cells in kept.items()}
+
+
+def _over(estimates: Iterable[Estimate], what: str) -> str:
+    """What intervals rest on: processes where there are several, and their epochs."""
+    found = list(estimates)
+    epochs, processes = span(estimate.n for estimate in found), span(estimate.processes for estimate in found)
+    return f"{epochs} {what} of {processes} process{'' if processes == '1' else 'es'}"
 
 
 def _times(view: View, cell: Cell) -> Mapping[int, float]:

@@ -1,0 +1,171 @@
+"""A document for a terminal: nothing is wider than it, and no word is broken that fits into a line.
+
+A table that is too wide first loses the columns that it can spare, then its widest columns are folded between words; one
+whose words alone are too wide is written row by row, a line a column.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Sequence
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+from bnpbench.report.document import Chapter, Section, Table
+from bnpbench.text import plain
+
+GAP = 2  # between columns
+_INTERVAL = re.compile(r"(?<=,) (?=[^\[\]]*\])|(?<=[0-9∞]) (?=[%µmGk]?[sBJ%]\b)")  # in an interval, before a unit
+_TIED = "\N{NO-BREAK SPACE}"
+_STYLES = {
+    **dict.fromkeys(("better", "cheaper", "holds", "ok"), "green"),
+    **dict.fromkeys(("worse", "dearer", "fails"), "red"),
+    **dict.fromkeys(("undecided", "no data"), "yellow"),
+}  # of a place of a table that begins with one of these words
+
+
+def to_terminal(chapters: Sequence[Chapter], width: int, *, colour: bool = False) -> str:
+    """Headings, lines and tables.
+
+    Args:
+        chapters: what is shown.
+        width: of the terminal, in columns.
+        colour: whether it may be sent colours.
+    """
+    stream = io.StringIO()
+    console = Console(
+        file=stream,
+        width=width,
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+        highlight=False,
+        emoji=False,
+        markup=False,
+        legacy_windows=False,
+    )
+    sections = [section for chapter in chapters for section in chapter.sections]
+    for number, section in enumerate(sections):
+        if number:
+            console.print()
+        _print_section(console, section)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+
+
+def _print_section(console: Console, section: Section) -> None:
+    _print_heading(console, section.title)
+    for line in section.lines:
+        _print_lines(console, plain(line), indent=2, first="- ")
+    for place, table in enumerate(section.tables):
+        if place or section.lines:
+            console.print()
+        if table.title:
+            _print_heading(console, table.title)
+        for note in table.reasons:
+            _print_lines(console, plain(note))
+        if table.rows:
+            _print_table(console, table)
+        for note in table.notes:
+            _print_lines(console, plain(note), style="dim")
+
+
+def _print_heading(console: Console, title: str) -> None:
+    _print_lines(console, plain(title), style="bold")
+
+
+def _print_lines(console: Console, text: str, *, indent: int = 0, first: str = "", style: str = "") -> None:
+    for number, line in enumerate(folded(text, console.width - indent)):
+        lead = (first if not number else "").ljust(indent)
+        console.print(Text(lead + line, style=style), no_wrap=True, overflow="ignore", crop=False)
+
+
+def _print_table(console: Console, table: Table) -> None:
+    columns = [_Column(name, [row[place] for row in table.texts]) for place, name in enumerate(table.columns)]
+    left_out = list[str]()
+    for name in table.spare:
+        if _natural(columns) <= console.width:
+            break
+        columns = [column for column in columns if column.name != plain(name)]
+        left_out.append(name)
+    if sum(column.least for column in columns) + GAP * (len(columns) - 1) > console.width:
+        _print_rows(console, columns)
+    else:
+        _print_grid(console, columns)
+    if left_out:
+        _print_lines(console, f"Too wide for here: {', '.join(map(plain, left_out))}.", style="dim")
+
+
+def _print_grid(console: Console, columns: Sequence[_Column]) -> None:
+    widths = _widths(columns, console.width - GAP * (len(columns) - 1))
+    grid = Grid(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold", collapse_padding=True)
+    for column, width in zip(columns, widths, strict=True):
+        heading = Text("\n".join(folded(column.name, width)))
+        grid.add_column(heading, width=width, no_wrap=True, overflow="ignore", vertical="top")
+    for row in zip(*(column.cells for column in columns), strict=True):
+        grid.add_row(
+            *(Text("\n".join(folded(cell, w)), style=_style(cell)) for cell, w in zip(row, widths, strict=True))
+        )
+    console.print(grid, crop=False)
+
+
+def _print_rows(console: Console, columns: Sequence[_Column]) -> None:
+    for row in zip(*(column.cells for column in columns), strict=True):
+        for number, (column, cell) in enumerate(zip(columns, row, strict=True)):
+            if cell:
+                _print_lines(console, f"{column.name}: {cell}", indent=2, first="" if number else "- ")
+
+
+class _Column:
+    """A column's heading and places, and how wide they are."""
+
+    def __init__(self, name: str, cells: Iterable[str]) -> None:
+        self.name, self.cells = plain(name), [plain(cell) for cell in cells]
+        texts = [self.name, *self.cells]
+        self.natural = max(map(cell_len, texts))
+        self.least = max((cell_len(word) for text in texts for word in _words(text)), default=0)
+
+
+def _natural(columns: Sequence[_Column]) -> int:
+    return sum(column.natural for column in columns) + GAP * (len(columns) - 1)
+
+
+def _widths(columns: Sequence[_Column], room: int) -> list[int]:
+    """As wide as they are; where there is no room for that, the widest give way, down to their longest word."""
+    widths = [column.natural for column in columns]
+    while sum(widths) > room:
+        place = max(
+            (place for place, column in enumerate(columns) if widths[place] > column.least), key=widths.__getitem__
+        )
+        widths[place] -= 1
+    return widths
+
+
+def _words(text: str) -> list[str]:
+    """What no line breaks, with intervals and units as one word each."""
+    return _INTERVAL.sub(_TIED, text).split(" ")
+
+
+def folded(text: str, width: int) -> list[str]:
+    """Lines of at most ``width`` columns, broken between words; a word that is wider is broken where it must be."""
+    lines = [""]
+    for word in _words(text):
+        longer = f"{lines[-1]} {word}" if lines[-1] else word
+        if cell_len(longer) <= width:
+            lines[-1] = longer
+            continue
+        pieces = [word]
+        while cell_len(pieces[-1]) > width > 0:
+            whole = pieces.pop()
+            head = next(end for end in range(len(whole), 0, -1) if end == 1 or cell_len(whole[:end]) <= width)
+            pieces += [whole[:head], whole[head:]]
+        lines += pieces if lines[-1] else [*pieces]
+        if not lines[0]:
+            lines.pop(0)
+    return [line.replace(_TIED, " ") for line in lines]
+
+
+def _style(cell: str) -> str:
+    return next((style for word, style in _STYLES.items() if cell == word or cell.startswith(f"{word} ")), "")

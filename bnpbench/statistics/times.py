@@ -1,0 +1,126 @@
+"""Medians of times, and of ratios and differences of times, with 95 % intervals.
+
+A process is what repeats: from one to the next a time moves by more than the epochs within either show. So the number
+is the mean over processes of each one's median, and Student's t over processes gives its interval: on a logarithmic
+scale where all values are positive, so that no time or ratio ends below 0. Of a single process the interval is about
+its own epochs: between two order statistics, interpolated (Hettmansperger and Sheather 1986, Statistics and Probability
+Letters 4), which holds the median whatever the distribution; below six epochs by Student's t. Simulated coverage at
+every number of epochs and processes stands in ``tests/statistics/test_times.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+from scipy.special import bdtr
+
+from bnpbench.statistics.intervals import (
+    CONFIDENCE,
+    QUIET,
+    Array,
+    Estimate,
+    exponential,
+    mean_interval,
+    middle,
+    ratio_interval,
+    student,
+)
+
+LEAST_RANKED = 6  # epochs; the outermost two of fewer hold the median in less than 95 % of samples
+LEAST_PROCESSES = 3  # a side; with two on one and more on the other, Welch's interval holds the truth in 88 to 92 %
+
+
+@QUIET
+def median_interval(values: Sequence[float]) -> Estimate:
+    """The median of what one process measured.
+
+    Args:
+        values: of its epochs, at least one: times, or ratios or differences of paired times.
+    """
+    ordered, n = np.sort(np.asarray(values, dtype=np.float64)), len(values)
+    if n < LEAST_RANKED or ordered[0] == ordered[-1]:
+        return replace(_centre(values), value=middle(ordered))
+    rank, share = _ranks(n)
+    low = (1 - share) * ordered[rank - 1] + share * ordered[rank]
+    high = (1 - share) * ordered[n - rank] + share * ordered[n - rank - 1]
+    return Estimate(middle(ordered), n, float(low), float(high))
+
+
+@QUIET
+def processes_interval(processes: Sequence[Sequence[float]]) -> Estimate:
+    """The median of what several processes measured, each weighing the same; of one, ``median_interval``.
+
+    Args:
+        processes: for each the values of its epochs, at least one: times, or ratios or differences of paired times.
+
+    Returns:
+        The estimate; n counts all values.
+    """
+    if len(processes) == 1:
+        return median_interval(processes[0])
+    return replace(_centre(list(map(_median, processes))), n=sum(map(len, processes)), processes=len(processes))
+
+
+@QUIET
+def unpaired_interval(left: Sequence[Sequence[float]], right: Sequence[Sequence[float]], *, ratio: bool) -> Estimate:
+    """Ratio or difference of the medians of two sides that no process measured both of, by Welch's t.
+
+    Its degrees of freedom are at most twice those of the smaller side: without that bound it holds the truth in 92 % of
+    simulations with three processes against ten and more.
+
+    Args:
+        left, right: for each process of that side the values of its epochs, at least one.
+        ratio: left over right, all positive; else left less right.
+
+    Returns:
+        The estimate; n counts the values, and ``processes`` the processes, of the side that has fewer. No interval
+        where that is fewer than ``LEAST_PROCESSES``.
+    """
+    sides = [np.asarray(list(map(_median, side)), dtype=np.float64) for side in (left, right)]
+    if ratio:
+        sides = [np.log(side) for side in sides]
+    value, low, high, reason = float(sides[0].mean() - sides[1].mean()), None, None, ""
+    n, processes = min(sum(map(len, side)) for side in (left, right)), min(map(len, sides))
+    if processes < LEAST_PROCESSES:
+        reason = f"{processes} of {LEAST_PROCESSES} processes a side"
+    elif not (half := _welch(sides)):
+        reason = "equal values"
+    else:
+        low, high = value - half, value + half
+    if ratio:
+        value, low, high = (None if number is None else exponential(number) for number in (value, low, high))
+    return Estimate(value, n, low, high, reason, processes)
+
+
+def _centre(values: Sequence[float]) -> Estimate:
+    """Their mean with Student's t; on a logarithmic scale where all are positive."""
+    return ratio_interval(values) if min(values) > 0 else mean_interval(values)
+
+
+def _median(values: Sequence[float]) -> float:
+    return middle(np.sort(np.asarray(values, dtype=np.float64)))
+
+
+def _welch(sides: Sequence[Array]) -> float:
+    """Half the width of the interval of the difference of two means."""
+    shares = [float(side.var(ddof=1)) / len(side) for side in sides]  # of its variance
+    if not sum(shares):
+        return 0.0
+    degrees = sum(shares) ** 2 / sum(share**2 / (len(side) - 1) for share, side in zip(shares, sides, strict=True))
+    return student(min(degrees, 2 * (min(map(len, sides)) - 1))) * math.sqrt(sum(shares))
+
+
+@cache
+def _ranks(n: int) -> tuple[int, float]:
+    """The largest k for which values k and n + 1 - k of n sorted ones hold the median in 95 % of samples; and how far
+    from these towards the next two the interval ends.
+    """
+    start = max(math.floor(n / 2 - 1.1 * math.sqrt(n)) - 1, 1)  # the normal distribution's is at n / 2 - .98 sqrt(n)
+    rank = next(k for k in range(start, n) if 1 - 2 * float(bdtr(k, n, 0.5)) < CONFIDENCE)
+    held, next_held = (1 - 2 * float(bdtr(k, n, 0.5)) for k in (rank - 1, rank))
+    excess = (held - CONFIDENCE) / (held - next_held)
+    return rank, (n - rank) * excess / (rank + (n - 2 * rank) * excess)
