@@ -252,7 +252,7 @@ class BlockRun:
 
     def half_widths(self, members: list[Member]) -> list[float]:
         """Half the 95 % interval of each ratio of times that the report shows, as a share of the ratio."""
-        from bnpbench.statistics.times import median_interval  # brings scipy, which no other block needs
+        from bnpbench.statistics.times import LEAST_RANKED, median_interval  # brings scipy, which no other block needs
 
         bases = [m for m in members if m.cell.settings.method.baseline is not None] or members[:1]
         found = []
@@ -261,7 +261,8 @@ class BlockRun:
                 if member is not base:
                     pairs = zip(member.rows, base.rows, strict=False)
                     ratio = median_interval([a["train_seconds"] / b["train_seconds"] for a, b in pairs])
-                    found.append(math.inf if ratio.width is None else ratio.width / ratio.value)
+                    known = ratio.width is not None and ratio.n >= LEAST_RANKED  # few may be close by chance
+                    found.append(ratio.width / ratio.value if known and ratio.width is not None else math.inf)
         return found
 
     def settle(self, member: Member, stop: str | None) -> None:

@@ -17,7 +17,7 @@ from bnpbench.report.comparison import METRIC, Change, Comparison, Judgement
 from bnpbench.report.data import Cell, View, views
 from bnpbench.report.query import paired_times, times
 from bnpbench.results import FINISHED, Results
-from bnpbench.statistics.bootstrap import change_interval
+from bnpbench.statistics.times import unpaired_interval
 from bnpbench.statistics.intervals import Estimate
 from bnpbench.suite import told
 from bnpbench.suite.settings import having

@@ -12,8 +12,8 @@ from bnpbench.records.rows import metric as known
 from bnpbench.report.data import Cell, Series, View, number, tallied, views
 from bnpbench.report.query import At, Missing, default_at, describe_at, paired, times, value
 from bnpbench.results import Results
-from bnpbench.statistics.bootstrap import cells_interval, unpaired_interval
-from bnpbench.statistics.intervals import LEAST_PAIRS, Estimate, mean_interval, ratio_interval, student
+from bnpbench.statistics.intervals import Estimate, mean_interval, ratio_interval, student
+from bnpbench.statistics.times import processes_interval, unpaired_interval
 from bnpbench.suite import told
 from bnpbench.text import fixed, significant
 
@@ -172,7 +172,7 @@ def _of_times(view: View, claim: ClaimRecord, left: Seeds, right: Seeds | None) 
     if right is None:
         if not first:
             return Missing(tallied(reasons))
-        return _Answer(cells_interval([list(series.values()) for series in first.values()]), "epochs", tallied(reasons))
+        return _Answer(processes_interval([list(series.values()) for series in first.values()]), "epochs", tallied(reasons))
     second, more = _sampled(view, right, metric, ats[1])
     reasons += more
     common = [seed for seed in first if seed in second]
@@ -184,8 +184,8 @@ def _of_times(view: View, claim: ClaimRecord, left: Seeds, right: Seeds | None) 
     pairs = paired(view, {seed: (left[seed], right[seed]) for seed in common}, first, second) if alike else None
     if pairs:
         compared = [[one / other if ratio else one - other for one, other in cell] for cell in pairs]
-        return _Answer(cells_interval(compared), "pairs", tallied(reasons))
-    samples = [[seconds for seed in common for seconds in side[seed].values()] for side in (first, second)]
+        return _Answer(processes_interval(compared), "pairs", tallied(reasons))
+    samples = [[list(side[seed].values()) for seed in common] for side in (first, second)]
     apart = "not measured in turn" if alike else "each side over epochs of its own, not in pairs"
     remark = "; ".join(filter(None, (tallied(reasons), apart)))
     return _Answer(unpaired_interval(*samples, ratio=ratio), "epochs", remark)

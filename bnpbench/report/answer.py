@@ -1,0 +1,178 @@
+"""What each method costs and what it buys, over the baseline of its suite: the answer that a report begins with.
+
+Cost: the time of a step over the baseline's, epoch beside epoch where both took turns. Gain: test accuracy at the end less
+the baseline's, seed by seed; the losses, the other way round, where no accuracy was measured. A word stands beside each
+and follows from its interval alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from bnpbench.records.rows import metric as known
+from bnpbench.registry import baselines
+from bnpbench.report.data import Cell, Group, View, measured, tallied
+from bnpbench.report.query import Missing, beside, paired, step_seconds, value
+from bnpbench.report.verdicts import rounding
+from bnpbench.statistics.intervals import Estimate, mean_interval, ratio_interval
+from bnpbench.statistics.times import processes_interval, unpaired_interval
+
+LEVEL_COST = 0.05  # an interval that holds 1 and reaches no farther from it is level
+LEVEL_GAIN = 0.01  # the same of a difference, around 0
+GAINS = ("test_accuracy", "test_loss", "train_loss")  # the first of these that was measured answers
+
+
+@dataclass(frozen=True)
+class Side:
+    """A cost or a gain.
+
+    Attributes:
+        estimate: the number with its interval, or why there is none.
+        word: what follows from the interval: ``dearer``, ``cheaper``, ``better``, ``worse``, ``level`` or ``undecided``;
+            empty without a number.
+        remark: what else a reader must know, such as that both sides were not measured in turn.
+    """
+
+    estimate: Estimate | Missing
+    word: str = ""
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One method at one batch size.
+
+    Attributes:
+        group: the settings that tell it from its sisters; empty where it has none.
+        batch_size: examples a step.
+        method, kind: label, and kind.
+        cost: time of a step over the baseline's.
+        gain: of ``metric`` at the last epoch, less the baseline's; positive is better.
+        target: the highest test accuracy of the suite's targets that the baseline reaches with every seed; None: none.
+        seconds, steps: of training until that is reached, over the baseline's.
+        memory: peak, over the baseline's.
+    """
+
+    group: str
+    batch_size: int
+    method: str
+    kind: str
+    cost: Side
+    gain: Side
+    target: float | None
+    seconds: Side
+    steps: Side
+    memory: Side
+
+
+def baseline_of(view: View, group: Group) -> str | None:
+    """The label of the method that the others of a group are set against: the suite's, else the first that there is."""
+    named = view.document.baseline
+    if named is not None and named in group.methods:
+        return named
+    kinds = (named,) if named is not None else baselines()
+    return next((label for kind in kinds if (label := group.base(kind)) is not None), None)
+
+
+def gain_metric(view: View) -> str:
+    """What the gain of a suite is a difference of."""
+    return next((name for name in GAINS if any(view.series(cell, name) for cell in view.cells if cell.ok)), GAINS[0])
+
+
+def answers(view: View) -> Iterator[Answer]:
+    """Of every method and batch size that has a baseline beside it and of which anything was run."""
+    metric = gain_metric(view)
+    for group in view.groups:
+        base = baseline_of(view, group)
+        for method, batch_size, cells in group.places():
+            if base is not None and method != base:
+                yield _answer(view, group, cells, group.at(base, batch_size), metric)
+
+
+def _answer(view: View, group: Group, cells: Sequence[Cell], base: Sequence[Cell], metric: str) -> Answer:
+    reached = [t for t in view.document.targets if all(value(view, cell, "reached", target=t) for cell in base if cell.ok)]
+    target = max(reached, default=None)
+    one, pairs = cells[0], beside(cells, base)
+    alone = _alone(cells, base) if not pairs else ""
+    sides = [
+        Side(Missing(alone)) if alone else side()
+        for side in (
+            lambda: _cost(view, pairs),
+            lambda: _gain(view, pairs, metric),
+            lambda: _to_target(view, pairs, "seconds_to", target),
+            lambda: _to_target(view, pairs, "epochs_to", target),
+            lambda: _over(view, pairs, "peak_memory_bytes"),
+        )
+    ]
+    return Answer(group.title, one.batch_size, one.label, one.kind, sides[0], sides[1], target, *sides[2:])
+
+
+def _alone(cells: Sequence[Cell], base: Sequence[Cell]) -> str:
+    """Why no seed of a method has the baseline beside it."""
+    for side in (cells, base):
+        whole, others = measured(side)
+        if not whole:
+            return others if side is cells else f"{base[0].label}: {others}" if base else "no baseline at this batch size"
+    return "no seed in common with the baseline"
+
+
+def _cost(view: View, pairs: Mapping[str, tuple[Cell, Cell]]) -> Side:
+    left, right = ({seed: step_seconds(view, pair[place]) for seed, pair in pairs.items()} for place in (0, 1))
+    in_turn = paired(view, pairs, left, right)
+    if in_turn:
+        estimate = processes_interval([[one / other for one, other in cell] for cell in in_turn])
+        return Side(estimate, _word(estimate, 1.0, ("cheaper", "dearer"), (1 / (1 + LEVEL_COST), 1 + LEVEL_COST)))
+    sides = [[list(series.values()) for series in side.values() if series] for side in (left, right)]
+    if not all(sides):
+        return Side(Missing("no train_seconds"))
+    estimate = unpaired_interval(sides[0], sides[1], ratio=True)
+    word = _word(estimate, 1.0, ("cheaper", "dearer"), (1 / (1 + LEVEL_COST), 1 + LEVEL_COST))
+    return Side(estimate, word, "not measured in turn")
+
+
+def _gain(view: View, pairs: Mapping[str, tuple[Cell, Cell]], metric: str) -> Side:
+    sign = 1 if known(metric).better == "higher" else -1
+    gains, reasons = list[float](), list[str]()
+    for one, other in pairs.values():
+        found = [value(view, cell, metric) for cell in (one, other)]
+        numbers = [number for number in found if not isinstance(number, Missing)]
+        reasons += [missing.reason for missing in found if isinstance(missing, Missing)][:1]
+        if len(numbers) == 2:
+            gains.append(sign * (numbers[0] - numbers[1]))
+    if not gains:
+        return Side(Missing(tallied(reasons)))
+    estimate = mean_interval(gains, math.sqrt(2) * rounding(view, [one for one, _ in pairs.values()], metric))
+    return Side(estimate, _word(estimate, 0.0, ("worse", "better"), (-LEVEL_GAIN, LEVEL_GAIN)), tallied(reasons))
+
+
+def _to_target(view: View, pairs: Mapping[str, tuple[Cell, Cell]], metric: str, target: float | None) -> Side:
+    if target is None:
+        return Side(Missing("no target that the baseline reaches"))
+    found = [[value(view, cell, metric, target=target) for cell in pair] for pair in pairs.values()]
+    return _ratios(found)
+
+
+def _over(view: View, pairs: Mapping[str, tuple[Cell, Cell]], metric: str) -> Side:
+    return _ratios([[value(view, cell, metric) for cell in pair] for pair in pairs.values()])
+
+
+def _ratios(found: Sequence[Sequence[float | Missing]]) -> Side:
+    """The geometric mean over seeds of what each pair holds; infinite where a seed never gets there."""
+    missing = [number.reason for pair in found for number in pair if isinstance(number, Missing)]
+    numbers = [(one, other) for one, other in found if not isinstance(one, Missing) and not isinstance(other, Missing)]
+    ratios = [one / other for one, other in numbers if other and math.isfinite(other)]
+    if not ratios:
+        return Side(Missing(tallied(missing) or "0 on the baseline's side"))
+    return Side(ratio_interval(ratios), remark=tallied(missing))
+
+
+def _word(estimate: Estimate, even: float, sides: tuple[str, str], level: tuple[float, float]) -> str:
+    """What an interval says: below ``even``, above it, about it and within ``level``, or nothing."""
+    low, high = estimate.low, estimate.high
+    if low is None or high is None:
+        return "undecided"
+    if high < even or low > even:
+        return sides[low > even]
+    return "level" if level[0] <= low and high <= level[1] else "undecided"
