@@ -47,6 +47,7 @@ class Member:
     probed: list[StepRow] = field(default_factory=list)
     train_examples: int | None = None
     last_batch: int | None = None
+    test_examples: int | None = None
     setup_seconds: float = 0.0
     warmup_seconds: float = 0.0
     compile_seconds: float = 0.0
@@ -171,6 +172,7 @@ class BlockRun:
             member.trainer = self.make_trainer(member.cell, examples, self.device, self.probe, group=self.group)
         member.train_examples = member.trainer.steps * member.cell.settings.batch_size
         member.last_batch = member.trainer.last_batch
+        member.test_examples = examples.test_examples
         member.setup_seconds = self.now() - begin
 
     def examples_of(self, cell: Cell) -> Examples:
@@ -322,6 +324,7 @@ class BlockRun:
             "cache_misses": engine.cache_misses if engine else None,
             "train_examples": member.train_examples,
             "last_batch": member.last_batch,
+            "test_examples": member.test_examples,
             "clock_mhz_before": member.clock_mhz_before,
             "clock_mhz_after": self.gauges.clock_mhz(self.device),
             "throttled": member.throttled,

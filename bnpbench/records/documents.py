@@ -316,6 +316,7 @@ class SuiteRecord(Record):
     description: Text = None
     bnpbench: Text = None
     measure: Annotated[MeasureRecord, BeforeValidator(lambda table: table or {})] = MeasureRecord()
+    baseline: Text = None
     targets: Annotated[list[int | float], FailFast()] = []
     references: Annotated[list[ReferenceRecord], FailFast()] = []
     claims: Annotated[list[Claimed], FailFast()] = []

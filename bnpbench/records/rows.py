@@ -126,6 +126,7 @@ class CellRow(TypedDict, total=False):
     cache_misses: Annotated[int | None, Metric()]
     train_examples: Annotated[int | None, Metric(exact=True)]
     last_batch: Annotated[int | None, Metric(exact=True)]
+    test_examples: Annotated[int | None, Metric(exact=True)]
     clock_mhz_before: Annotated[float | None, Metric("MHz")]
     clock_mhz_after: Annotated[float | None, Metric("MHz")]
     throttled: bool | None

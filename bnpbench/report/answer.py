@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from bnpbench.records.rows import metric as known
 from bnpbench.registry import baselines
 from bnpbench.report.data import Cell, Group, View, measured, tallied
-from bnpbench.report.query import Missing, beside, paired, step_seconds, value
-from bnpbench.report.verdicts import rounding
+from bnpbench.report.query import Missing, beside, paired, rounding, step_seconds, value
 from bnpbench.statistics.intervals import Estimate, mean_interval, ratio_interval
 from bnpbench.statistics.times import processes_interval, unpaired_interval
 
@@ -92,7 +91,9 @@ def answers(view: View) -> Iterator[Answer]:
 
 
 def _answer(view: View, group: Group, cells: Sequence[Cell], base: Sequence[Cell], metric: str) -> Answer:
-    reached = [t for t in view.document.targets if all(value(view, cell, "reached", target=t) for cell in base if cell.ok)]
+    reached = [
+        t for t in view.document.targets if all(value(view, cell, "reached", target=t) for cell in base if cell.ok)
+    ]
     target = max(reached, default=None)
     one, pairs = cells[0], beside(cells, base)
     alone = _alone(cells, base) if not pairs else ""
@@ -114,7 +115,9 @@ def _alone(cells: Sequence[Cell], base: Sequence[Cell]) -> str:
     for side in (cells, base):
         whole, others = measured(side)
         if not whole:
-            return others if side is cells else f"{base[0].label}: {others}" if base else "no baseline at this batch size"
+            return (
+                others if side is cells else f"{base[0].label}: {others}" if base else "no baseline at this batch size"
+            )
     return "no seed in common with the baseline"
 
 

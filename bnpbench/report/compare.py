@@ -17,8 +17,8 @@ from bnpbench.report.comparison import METRIC, Change, Comparison, Judgement
 from bnpbench.report.data import Cell, View, views
 from bnpbench.report.query import paired_times, times
 from bnpbench.results import FINISHED, Results
-from bnpbench.statistics.times import unpaired_interval
 from bnpbench.statistics.intervals import Estimate
+from bnpbench.statistics.times import unpaired_interval
 from bnpbench.suite import told
 from bnpbench.suite.settings import having
 from bnpbench.text import dash, fixed
@@ -288,7 +288,7 @@ class Pair:
             if what == SECONDS or any(any(both) for both in samples):  # else there is no vanilla beside it
                 yield where.change(what, METRIC, dash(), dash(), "not judged", ", ".join(lacking))
             return
-        estimate = change_interval([before for before, _ in whole], [after for _, after in whole])
+        estimate = unpaired_interval([after for _, after in whole], [before for before, _ in whole], ratio=True)
         judgement, remark = self._judgement(estimate)
         if unjudged:
             judgement, remark = "not judged", unjudged

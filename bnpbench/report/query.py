@@ -129,6 +129,19 @@ def more_seconds(view: View, cells: Sequence[Cell], base: Sequence[Cell]) -> lis
     return [[one - other for one, other in cell] for cell in paired(view, sides, left, right) or ()]
 
 
+def rounding(view: View, cells: Sequence[Cell], metric: str) -> float:
+    """The standard deviation that a number has by being one of few: a share of so many examples, or an epoch.
+
+    That of numbers rounded to steps of 1 / examples, or of 1, is the step over the root of 12; 0 where there is no step,
+    or where it is not known.
+    """
+    if metric == "epochs_to":
+        return 1 / math.sqrt(12)
+    columns = {"test_accuracy": "test_examples", "train_accuracy": "train_examples"}
+    counts = [count for cell in cells if metric in columns and (count := cell.count(columns[metric]))]
+    return 1 / (min(counts) * math.sqrt(12)) if counts else 0.0
+
+
 def default_at(metric: str) -> str:
     """Where a metric is looked at unless a suite says otherwise: times over all epochs, the others at the last."""
     return "all" if known(metric).timed else "last"

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from bnpbench.records.documents import BoundsRecord, ClaimRecord, CombinationRecord, SideRecord
 from bnpbench.records.rows import metric as known
 from bnpbench.report.data import Cell, Series, View, number, tallied, views
-from bnpbench.report.query import At, Missing, default_at, describe_at, paired, times, value
+from bnpbench.report.query import At, Missing, default_at, describe_at, paired, rounding, times, value
 from bnpbench.results import Results
 from bnpbench.statistics.intervals import Estimate, mean_interval, ratio_interval, student
 from bnpbench.statistics.times import processes_interval, unpaired_interval
@@ -21,6 +21,7 @@ Outcome = Literal["holds", "fails", "undecided", "no data"]
 Seeds = dict[str, Cell]  # seed to the cell that a side picks
 
 NOISY = 0.05  # half an interval's width, as a share of the ratio, from which a table carries a warning
+_TURNS = 'take turns ([measure] interleave = ["method"])'
 _HOPELESS = 100  # times as many values: nobody will run that
 
 
@@ -133,8 +134,10 @@ def _of_seeds(view: View, claim: ClaimRecord, left: Seeds, right: Seeds | None) 
     metric = claim.metric
     ats = _ats(claim)
     values: list[float] = []
+    roundings: list[float] = []
     reasons: list[str] = []
     for seed, cell in left.items():
+        steps = [rounding(view, [one], metric) for one in (cell, (right or {}).get(seed)) if one is not None]
         found = value(view, cell, metric, ats[0], claim.target)
         if right is not None and not isinstance(found, Missing):
             other = right.get(seed)
@@ -148,12 +151,16 @@ def _of_seeds(view: View, claim: ClaimRecord, left: Seeds, right: Seeds | None) 
             reasons.append(found.reason)
         else:
             values.append(found)
+            roundings.append(math.hypot(*steps))
     if not values:
         return Missing(tallied(reasons))
-    if known(metric).exact and len(values) == 1:
-        estimate = Estimate(values[0], 1, values[0], values[0])
+    if metric == "reached" or (known(metric).exact and len(set(values)) == 1):  # a fact of these runs
+        share = sum(values) / len(values)
+        estimate = Estimate(share, len(values), share, share)
+    elif claim.question == "ratio":
+        estimate = ratio_interval(values)
     else:
-        estimate = ratio_interval(values) if claim.question == "ratio" else mean_interval(values)
+        estimate = mean_interval(values, max(roundings))
     return _Answer(estimate, "seeds", tallied(reasons))
 
 
@@ -172,7 +179,9 @@ def _of_times(view: View, claim: ClaimRecord, left: Seeds, right: Seeds | None) 
     if right is None:
         if not first:
             return Missing(tallied(reasons))
-        return _Answer(processes_interval([list(series.values()) for series in first.values()]), "epochs", tallied(reasons))
+        return _Answer(
+            processes_interval([list(series.values()) for series in first.values()]), "epochs", tallied(reasons)
+        )
     second, more = _sampled(view, right, metric, ats[1])
     reasons += more
     common = [seed for seed in first if seed in second]
@@ -249,9 +258,7 @@ def noise(view: View, ratios: Sequence[Estimate]) -> list[str]:
     wide = [ratio for ratio in ratios if ratio.width is not None and ratio.width > NOISY * ratio.value]
     found = []
     if few:
-        found.append(
-            f"{len(few)} of {len(ratios)} ratios rest on fewer than {LEAST_PAIRS} pairs: {_more_epochs(view)}."
-        )
+        found.append(f"{len(few)} of {len(ratios)} ratios rest on a single pair: {_more_epochs(view)}.")
     if wide:
         worst = max(ratio.width / ratio.value for ratio in wide if ratio.width is not None)
         found.append(
@@ -269,24 +276,24 @@ def advice(view: View, verdict: Verdict) -> str:
     name = f"{verdict.says} ({verdict.where})" if verdict.where else verdict.says
     if "infinite" in estimate.reason or "logarithm" in estimate.reason:
         return f"Undecided: {name}: {estimate.reason}; a target that more seeds reach would decide it."
+    seeds = verdict.unit == "seeds" or estimate.processes > 1
     if estimate.width is None:
-        remedy = (
-            "two seeds or more are needed" if verdict.unit == "seeds" else f"{LEAST_PAIRS} {verdict.unit} are needed"
-        )
-        more = "raise the number of seeds" if verdict.unit == "seeds" else _more_epochs(view)
-        return f"Undecided: {name}: {remedy}, {estimate.n} measured; {more}."
+        apart = "" if seeds or view.document.measure.interleave else f"{_TURNS} or "
+        more = "raise the number of seeds" if seeds or "processes" in estimate.reason else _more_epochs(view)
+        return f"Undecided: {name}: {estimate.reason}; {apart}{more}."
     distance = min(abs(estimate.value - bound) for bound in verdict.bounds if math.isfinite(bound))
     digits = significant(estimate.width, 2)
     head = f"Undecided: {name}: the interval reaches ±{digits}, the bound is {significant(distance, 2)} away"
-    if verdict.unit == "seeds":
-        needed, remedy = seeds_needed(estimate.n, estimate.width, distance, _HOPELESS * estimate.n), ""
+    if seeds:
+        count = estimate.n if verdict.unit == "seeds" else estimate.processes
+        needed, remedy = seeds_needed(count, estimate.width, distance, _HOPELESS * count), ""
     else:
         root = estimate.width / distance if distance else math.inf  # its square may be more than a float holds
         needed = math.ceil(root**2 * estimate.n) if root <= math.sqrt(_HOPELESS) else None
         remedy = f"; {_remedy(view)}"
     if needed is None:
         return f"{head}; the number lies on the bound, and no length of run will decide it."
-    return f"{head}; about {fixed(needed, 0)} {verdict.unit} would decide it{remedy}."
+    return f"{head}; about {fixed(needed, 0)} {'seeds' if seeds else verdict.unit} would decide it{remedy}."
 
 
 def seeds_needed(n: int, width: float, distance: float, most: int) -> int | None:
@@ -309,7 +316,7 @@ def _remedy(view: View) -> str:
     if view.document.measure.interleave:
         on.append("turns are taken")
     else:
-        off.append('take turns ([measure] interleave = ["method"])')
+        off.append(_TURNS)
     if view.document.measure.warmup_epochs:
         on.append("warm-up is apart")
     else:

@@ -83,9 +83,15 @@ class Probe(Options):
 
 
 class Report(Options):
-    """``[report]``: accuracies whose time to reach is told."""
+    """``[report]``: what the tables tell.
+
+    Attributes:
+        targets: accuracies whose time to reach is told.
+        baseline: label or kind of the method that the others are set against; by default ``vanilla``, else ``bn``.
+    """
 
     targets: tuple[Share, ...] = ()
+    baseline: str | None = None
 
     @model_validator(mode="after")
     def _no_target_twice(self) -> Self:

@@ -60,6 +60,7 @@ def _load(source: str | Path, allow_plugins: bool) -> Suite:
         path=file.path,
         measure=document.measure,
         targets=document.report.targets,
+        baseline=document.report.baseline,
         references=document.reference,
         claims=document.claim,
         select=document.select,

@@ -69,6 +69,7 @@ class Suite:
         path: its file.
         measure: how its cells are measured.
         targets: accuracies whose time to reach is told.
+        baseline: label or kind of the method that the others are set against, if the suite names one.
         references: published figures.
         claims: what it is expected to show.
         select: the axis whose best value is chosen before the finals, if any.
@@ -84,6 +85,7 @@ class Suite:
     path: Path
     measure: Measure
     targets: tuple[float, ...]
+    baseline: str | None
     references: tuple[Reference, ...]
     claims: tuple[Claim, ...]
     select: Select | None
@@ -249,6 +251,7 @@ class Suite:
             description=self.description,
             bnpbench=_version(),
             measure=MeasureRecord(**_told(self.measure)),
+            **({"baseline": self.baseline} if self.baseline else {}),
             targets=list(self.targets),
             references=[
                 ReferenceRecord(

@@ -30,11 +30,13 @@ class Examples(Protocol):
         input_shape: of one example, as the network reads it.
         classes: number of them.
         labels: of the training examples, (examples,) int64 on the device.
+        test_examples: how many the test set has.
     """
 
     input_shape: tuple[int, ...]
     classes: int
     labels: Tensor
+    test_examples: int
 
     def training(self, order: Tensor, batch_size: int, seed: int, part: slice = WHOLE) -> Iterable[tuple[Tensor, ...]]:
         """Arguments of the step, one tuple a batch: indices, and images and labels where these are streamed.
@@ -71,6 +73,7 @@ class Resident:
         self.input_shape = tuple(self.images.shape[1:])
         self.classes = settings.dataset.found(root).classes
         self._test = images(data.test_x), data.test_y.to(device)
+        self.test_examples = len(data.test_y)
         held_x, held_y = data.validation_x, data.validation_y
         self._validation = None if held_x is None or held_y is None else (images(held_x), held_y.to(device))
 
@@ -103,6 +106,7 @@ class Streamed:
         self.classes = self.streams.classes
         self.input_shape = settings.network.reads(settings.dataset.found(root).input)
         self.labels = self.streams.train.labels.to(device)
+        self.test_examples = len(self.streams.test)
         self._batch_size = settings.batch_size
 
     @cached_property

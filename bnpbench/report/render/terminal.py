@@ -86,7 +86,7 @@ def _print_table(console: Console, table: Table) -> None:
     columns = [_Column(name, [row[place] for row in table.texts]) for place, name in enumerate(table.columns)]
     left_out = list[str]()
     for name in table.spare:
-        if _natural(columns) <= console.width:
+        if sum(column.easy for column in columns) + GAP * (len(columns) - 1) <= console.width:
             break
         columns = [column for column in columns if column.name != plain(name)]
         left_out.append(name)
@@ -123,23 +123,21 @@ class _Column:
 
     def __init__(self, name: str, cells: Iterable[str]) -> None:
         self.name, self.cells = plain(name), [plain(cell) for cell in cells]
-        texts = [self.name, *self.cells]
-        self.natural = max(map(cell_len, texts))
-        self.least = max((cell_len(word) for text in texts for word in _words(text)), default=0)
-
-
-def _natural(columns: Sequence[_Column]) -> int:
-    return sum(column.natural for column in columns) + GAP * (len(columns) - 1)
+        heading = max(map(cell_len, _words(self.name)))
+        self.easy = max((heading, *map(cell_len, self.cells)))  # with nothing folded but the heading
+        self.natural = max(self.easy, cell_len(self.name))
+        self.least = max((heading, *(cell_len(word) for cell in self.cells for word in _words(cell))))
 
 
 def _widths(columns: Sequence[_Column], room: int) -> list[int]:
-    """As wide as they are; where there is no room for that, the widest give way, down to their longest word."""
+    """As wide as they are; where there is no room for that headings are folded, then the widest places."""
     widths = [column.natural for column in columns]
-    while sum(widths) > room:
-        place = max(
-            (place for place, column in enumerate(columns) if widths[place] > column.least), key=widths.__getitem__
-        )
-        widths[place] -= 1
+    for limit in ("easy", "least"):
+        while sum(widths) > room:
+            wide = [place for place, column in enumerate(columns) if widths[place] > getattr(column, limit)]
+            if not wide:
+                break
+            widths[max(wide, key=widths.__getitem__)] -= 1
     return widths
 
 

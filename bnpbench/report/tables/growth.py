@@ -12,8 +12,8 @@ from bnpbench.registry import baselines, subject
 from bnpbench.report.data import Cell, Group, View
 from bnpbench.report.document import Entry, Place, Section, Table
 from bnpbench.report.query import more_seconds, step_seconds
-from bnpbench.statistics.times import processes_interval
 from bnpbench.statistics.intervals import Estimate, power_law
+from bnpbench.statistics.times import processes_interval
 from bnpbench.suite import told
 from bnpbench.suite.settings import FACTS, having
 from bnpbench.text import DASH, dash, fixed, significant

@@ -44,7 +44,9 @@ def _seconds(view: View, group: Group, alone: bool) -> Table:
     sources = {at: source for at in cells if (source := published(view, group.at(at[1], at[0]), _METRIC))}
     counts = [estimate.n for estimate in estimates.values()]
     flagged = sum(_flagged(view, cell) for at in estimates for cell in cells[at][0])
-    notes = [f"Seconds of training: median and 95 % interval over {_over(estimates.values(), 'epochs')}."] if counts else []
+    notes = (
+        [f"Seconds of training: median and 95 % interval over {_over(estimates.values(), 'epochs')}."] if counts else []
+    )
     if flagged:
         notes.append(f"{flagged} of {sum(counts)} epochs are outliers (median absolute deviation); none is left out.")
     if alone:
