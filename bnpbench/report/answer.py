@@ -1,8 +1,8 @@
 """What each method costs and what it buys, over the baseline of its suite: the answer that a report begins with.
 
-Cost: the time of a step over the baseline's, epoch beside epoch where both took turns. Gain: test accuracy at the end less
-the baseline's, seed by seed; the losses, the other way round, where no accuracy was measured. A word stands beside each
-and follows from its interval alone.
+Cost: the time of a step over the baseline's, epoch beside epoch where both took turns. Gain: test accuracy at the end
+less the baseline's, seed by seed; the losses, the other way round, where no accuracy was measured. A word stands beside
+each and follows from its interval alone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Side:
 
     Attributes:
         estimate: the number with its interval, or why there is none.
-        word: what follows from the interval: ``dearer``, ``cheaper``, ``better``, ``worse``, ``level`` or ``undecided``;
+        word: what follows from the interval: ``dearer``, ``cheaper``, ``better``, ``worse``, ``level``, ``undecided``;
             empty without a number.
         remark: what else a reader must know, such as that both sides were not measured in turn.
     """

@@ -132,8 +132,8 @@ def more_seconds(view: View, cells: Sequence[Cell], base: Sequence[Cell]) -> lis
 def rounding(view: View, cells: Sequence[Cell], metric: str) -> float:
     """The standard deviation that a number has by being one of few: a share of so many examples, or an epoch.
 
-    That of numbers rounded to steps of 1 / examples, or of 1, is the step over the root of 12; 0 where there is no step,
-    or where it is not known.
+    That of numbers rounded to steps of 1 / examples, or of 1, is the step over the root of 12; 0 where there is no
+    step, or where it is not known.
     """
     if metric == "epochs_to":
         return 1 / math.sqrt(12)

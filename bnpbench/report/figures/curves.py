@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from bnpbench.report.data import Cell, Group, Series, View, measured
 from bnpbench.report.figures.model import Curve
-from bnpbench.report.tables.summary import deviations, overview
+from bnpbench.report.tables.summary import deviations, heading
 from bnpbench.statistics.times import processes_interval
 from bnpbench.text import span
 
@@ -98,7 +98,7 @@ def about(view: View) -> list[str]:
     section = deviations(view)
     lines = section.lines if section else ()
     reduced = [f"{line[0].upper()}{line[1:]}." for line in lines if line.startswith(("shortened", "limited"))]
-    return [f"Suite {overview(view).title}.", *reduced]
+    return [f"Suite {heading(view).title}.", *reduced]
 
 
 def slug(text: str) -> str:

@@ -1,7 +1,7 @@
 """A document for a terminal: nothing is wider than it, and no word is broken that fits into a line.
 
-A table that is too wide first loses the columns that it can spare, then its widest columns are folded between words; one
-whose words alone are too wide is written row by row, a line a column.
+A table that is too wide first loses the columns that it can spare, then its widest columns are folded between words;
+one whose words alone are too wide is written row by row, a line a column.
 """
 
 from __future__ import annotations

@@ -7,17 +7,19 @@ from collections.abc import Callable
 from bnpbench.report.data import View, views
 from bnpbench.report.document import Chapter, Section
 from bnpbench.report.tables.accuracy import accuracy, time_to_accuracy
+from bnpbench.report.tables.answer import cost_and_gain
 from bnpbench.report.tables.claims import claims, references
 from bnpbench.report.tables.conditioning import conditioning
 from bnpbench.report.tables.costs import bounds, costs
 from bnpbench.report.tables.growth import growth
 from bnpbench.report.tables.selection import selection
-from bnpbench.report.tables.summary import damaged, deviations, overview, remarks, settings, strays, unfinished
+from bnpbench.report.tables.summary import damaged, deviations, heading, ran, remarks, settings, strays, unfinished
 from bnpbench.report.tables.timing import timing
 from bnpbench.results import Results
 
 SECTIONS: tuple[Callable[[View], Section | None], ...] = (
-    overview,
+    heading,
+    cost_and_gain,
     claims,
     deviations,
     selection,
@@ -32,6 +34,7 @@ SECTIONS: tuple[Callable[[View], Section | None], ...] = (
     unfinished,
     remarks,
     strays,
+    ran,
     settings,
 )  # each of one suite in one environment; None where it has nothing to say
 

@@ -116,4 +116,4 @@ def _notes(found: Sequence[Answer], base: str | None) -> Iterator[str]:
     processes = {estimate.processes for estimate in estimates if estimate.low is not None}
     if processes == {1}:
         yield "Times of one process each: another may differ by more than its interval; more seeds would tell."
-    yield f"95 % intervals in brackets; a word is what its interval says. Level: even with {base}, to 5 % of time or 0.01."
+    yield f"95 % intervals in brackets, and what they say. Level: even with {base}, to 5 % of time or 0.01 of the gain."

@@ -18,17 +18,22 @@ _SHOWN = 5  # keys, logs and values in one place of a table
 _Rows = Mapping[tuple[tuple[str, ...], ...], list[Cell]]
 
 
-def overview(view: View) -> Section:
-    """The suite, its cells, the machine and the settings that all cells share."""
+def heading(view: View) -> Section:
+    """The suite and the machine."""
+    return Section(f"{view.suite} on {_hardware_name(view)}", level=1)
+
+
+def ran(view: View) -> Section:
+    """What the suite is, how many of its cells were measured, where and how."""
     told_of = {"source": view.document.source, "description": view.document.description}
     lines = [f"{name}: {text}" for name, text in told_of.items() if text]
     if not view.named:
         lines.append("no suite.json is here: every cell is shown, with the settings that differ from their default")
-    lines += [f"cells: {_statuses(view.cells)}"]
+    lines.append(f"cells: {_statuses(view.cells)}")
     if view.trials:
         lines.append(f"trials, which only choose a setting: {_statuses(view.trials)}")
-    lines += [*_machine(view), *_measuring(view), *_provenance(view.cells)]
-    return Section(f"{view.suite} on {_hardware_name(view)} (environment {view.id})", tuple(lines), level=1)
+    lines += [*_machine(view), f"environment: {view.id}", *_measuring(view), *_provenance(view.cells)]
+    return Section("What ran", tuple(lines))
 
 
 def settings(view: View) -> Section:
