@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import sys
 from contextlib import suppress
@@ -22,6 +23,14 @@ def from_home(value: Path | list[Path] | None) -> Path | list[Path] | None:
     if isinstance(value, Path):
         return expanded(value)
     return value if value is None else [expanded(path) for path in value]
+
+
+def terminal() -> tuple[int, bool] | None:
+    """Columns of the terminal that stdout goes to, and whether it may be sent colours; None where it goes elsewhere."""
+    stream = sys.__stdout__  # while a command runs its result is kept back
+    if stream is None or stream.closed or not stream.isatty():
+        return None
+    return shutil.get_terminal_size().columns, "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
 def tell_unknown(*results: Results) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bnpbench.cli.output import from_home
+from bnpbench.cli.output import from_home, terminal
 
 if TYPE_CHECKING:
     from bnpbench.results import Results
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 class Format(StrEnum):
     """What a report can be written as."""
 
+    terminal = "terminal"
     markdown = "markdown"
     csv = "csv"
     json = "json"
@@ -29,11 +30,19 @@ def report(
     folders: Annotated[
         list[Path] | None, typer.Argument(metavar="[DIR...]", help="Folders of results.", callback=from_home)
     ] = None,
-    format: Annotated[Format, typer.Option(help="Of the report.")] = Format.markdown,  # noqa: A002
+    format: Annotated[  # noqa: A002
+        Format | None, typer.Option(help="Of the report.", show_default="terminal on a terminal, else markdown")
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="File to write, instead of stdout.", callback=from_home)] = None,
     figures: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder for figures, as SVG and PNG.", callback=from_home)
     ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="On a terminal all tables, not only the answer.")] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE,...", help="Of these cells only; commas are or, repeated options and."),
+    ] = None,
+    suite: Annotated[list[str] | None, typer.Option(help="Of this suite only; may be repeated.")] = None,
     fail_on_claims: Annotated[
         bool, typer.Option("--fail-on-claims", help="Exit 1 if a claim fails, 4 if one has no data.")
     ] = False,
@@ -41,18 +50,33 @@ def report(
     """Print the tables of what was measured."""
     from bnpbench.cli.output import tell_unknown, write
     from bnpbench.report import claims_exit_code, render, verdicts
+    from bnpbench.report.data import narrowed
+    from bnpbench.report.render import render_ending
+    from bnpbench.report.render.terminal import to_terminal
+    from bnpbench.report.tables import chapters
     from bnpbench.results import read_results
 
     places = folders or [Path("results")]
     gc.disable()  # a report makes a million small objects and no garbage
     results = read_results(*places)
     tell_unknown(results)
+    if suite:
+        results = results.of_suites(suite)
+    if only:
+        results = narrowed(results, only)
     if figures is not None:
         _draw(results, figures)
+    screen = terminal() if output is None else None
+    if format is None:
+        format = Format.terminal if screen else Format.markdown  # noqa: A001
     if format is Format.html:
         from bnpbench.report.render.page import render_page
 
         text = render_page(results, places, output.parent if output else Path())
+    elif format is Format.terminal and not all_:
+        text = render_ending(results, places[0], terminal=screen or (80, False))
+    elif format is Format.terminal:
+        text = to_terminal(chapters(results), *(screen or (80, False)))
     else:
         text = render(results, format=format.value)
     write(text, output)

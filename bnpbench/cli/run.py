@@ -1,4 +1,4 @@
-"""``bnpbench run``: run suites and print their report."""
+"""``bnpbench run``: run suites and print the answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bnpbench.cli.output import from_home, tell_unknown
+from bnpbench.cli.output import from_home, tell_unknown, terminal
 from bnpbench.errors import BnpbenchError
 
 if TYPE_CHECKING:
@@ -45,12 +45,13 @@ def run(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> int:
-    """Run suites and print their report.
+    """Run suites and print what each method costs and buys.
 
-    What is finished is kept and not run again."""
+    What is finished is kept and not run again. ``bnpbench report`` has all tables."""
     from bnpbench.execution.options import Options, check
     from bnpbench.execution.run import execute
-    from bnpbench.report import claims_exit_code, render, verdicts
+    from bnpbench.report import claims_exit_code, verdicts
+    from bnpbench.report.render import render_ending
     from bnpbench.results import read_results
     from bnpbench.suite import load_suite
 
@@ -73,7 +74,8 @@ def run(
     ran = [execute(selection, options, _progress(quiet)) for selection in selections]
     results = read_results(out).of_suites([suite.name for suite in loaded])
     tell_unknown(results)
-    print(render(results))
+    environments = frozenset(one for outcome in ran for one in outcome.environments)
+    print(render_ending(results, out, environments, terminal=terminal()), end="")
     if any(one.failed for one in ran):
         return SOME_FAILED
     if not fail_on_claims:

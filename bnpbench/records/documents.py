@@ -7,7 +7,7 @@ document without one that it is nothing without is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import (
@@ -325,6 +325,26 @@ class SuiteRecord(Record):
     shortened: ShortenedRecord | None = None
     inks: Annotated[dict[str, JSON] | None, OrNone] = None
     cells: Annotated[list[CellRecord], FailFast()] = []
+
+    def of_cells(self, keys: Collection[str]) -> Self:
+        """With these cells alone, and the claims and references that rest on them."""
+        claims = [
+            claim.model_copy(update={"combinations": whole})
+            for claim in self.claims
+            if isinstance(claim, ClaimRecord)
+            and (
+                whole := [
+                    one for one in claim.combinations if {*one.left.values(), *(one.right or {}).values()} <= {*keys}
+                ]
+            )
+        ]
+        references = [
+            reference.model_copy(update={"cells": there})
+            for reference in self.references
+            if (there := [key for key in reference.cells if key in keys])
+        ]
+        cells = [cell for cell in self.cells if cell.key in keys]
+        return self.model_copy(update={"cells": cells, "claims": claims, "references": references})
 
     @model_validator(mode="after")
     def _has_a_name(self) -> Self:

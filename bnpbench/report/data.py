@@ -17,11 +17,15 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from bnpbench.errors import SuiteError
 from bnpbench.methods.base import Ink
 from bnpbench.records.documents import CellRecord, Environment, SuiteRecord
 from bnpbench.results import Results
 from bnpbench.suite import differing, telling, told
+from bnpbench.suite.document import Pattern
+from bnpbench.suite.matching import only_pattern, value_matches
 from bnpbench.suite.settings import having
+from bnpbench.suite.vocabulary import Vocabulary
 
 Scalar = str | int | float | bool | datetime | None  # what a column holds; None where nothing is known
 Series = Mapping[int, float]  # epoch to value
@@ -275,6 +279,32 @@ def views(results: Results) -> list[View]:
         _view(results, str(suite), str(environment), frame)
         for (suite, environment), frame in results.cells.groupby(["suite", "environment"])
     ]
+
+
+def narrowed(results: Results, only: Sequence[str]) -> Results:
+    """The results of the cells that every filter lets through.
+
+    Args:
+        results: what was read.
+        only: ``KEY=VALUE,...`` each, as of ``bnpbench run``.
+
+    Raises:
+        SuiteError: no setting or no cell has this.
+    """
+    words = Vocabulary()
+    cells = {cell.key: cell for view in views(results) for cell in (*view.cells, *view.trials, *view.strays)}
+    for text in only:
+        pattern = only_pattern(text, words)
+        cells = {key: cell for key, cell in cells.items() if _fits(cell, pattern)}
+        if not cells:
+            raise SuiteError(f"--only {text}: nothing that was measured has this")
+    return results.of_cells(cells)
+
+
+def _fits(cell: Cell, pattern: Pattern) -> bool:
+    method = cell.settings.get("method")
+    settings = {**cell.settings, **({"method": {**method, "label": cell.label}} if isinstance(method, dict) else {})}
+    return all(value_matches(settings.get(name), wanted) for name, wanted in pattern.items())
 
 
 def layout(cells: Sequence[Cell]) -> Layout:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
@@ -53,12 +53,25 @@ class Results:
         Returns:
             New tables.
         """
-        cells, epochs, steps = (
-            frame[frame["suite"].isin(list(names))].reset_index(drop=True)
-            for frame in (self.cells, self.epochs, self.steps)
-        )
         suites = {name: document for name, document in self.suites.items() if name in names}
-        return Results(cells, epochs, steps, self.environments, suites, self.damaged, self.unknown)
+        return self._picked(lambda frame: frame["suite"].isin(list(names)), suites)
+
+    def of_cells(self, keys: Collection[str]) -> Results:
+        """The results of these cells alone, the claims and figures that rest on them, and what ``of_suites`` leaves.
+
+        Args:
+            keys: of the cells; others are left out.
+
+        Returns:
+            New tables.
+        """
+        suites = {name: document.of_cells(keys) for name, document in self.suites.items()}
+        there = {name: document for name, document in suites.items() if document.cells}
+        return self._picked(lambda frame: frame["key"].isin(list(keys)), there)
+
+    def _picked(self, rows: Callable[[pd.DataFrame], pd.Series[bool]], suites: dict[str, SuiteRecord]) -> Results:
+        frames = [frame[rows(frame)].reset_index(drop=True) for frame in (self.cells, self.epochs, self.steps)]
+        return Results(*frames, self.environments, suites, self.damaged, self.unknown)
 
 
 def read_results(*directories: str | Path) -> Results:

@@ -56,9 +56,10 @@ def to_terminal(chapters: Sequence[Chapter], width: int, *, colour: bool = False
 
 
 def _print_section(console: Console, section: Section) -> None:
-    _print_heading(console, section.title)
+    if section.title:
+        _print_heading(console, section.title)
     for line in section.lines:
-        _print_lines(console, plain(line), indent=2, first="- ")
+        _print_lines(console, plain(line), indent=2 if section.title else 0, first="- " if section.title else "")
     for place, table in enumerate(section.tables):
         if place or section.lines:
             console.print()

@@ -71,12 +71,14 @@ RENDERERS: Mapping[str, Callable[[Sequence[Chapter]], str]] = {
 
 
 def _markdown_section(section: Section) -> Iterable[str]:
-    yield f"{'#' * section.level} {markdown(section.title)}"
+    if section.title:
+        yield f"{'#' * section.level} {markdown(section.title)}"
     if section.lines:
         yield "\n".join(f"- {markdown(line)}" for line in section.lines)
     for table in section.tables:
         if table.title:
             yield f"{'#' * (section.level + 1)} {markdown(table.title)}"
+        yield from (markdown(reason) for reason in table.reasons)
         rows = [[markdown(cell) for cell in row] for row in table.texts]
         yield tabulate(rows, [markdown(name) for name in table.columns], tablefmt="pipe", disable_numparse=True)
         yield from (markdown(note) for note in table.notes)
@@ -87,7 +89,7 @@ def _json_table(table: Table) -> dict[str, object]:
         "title": plain(table.title),
         "columns": [plain(name) for name in table.columns],
         "rows": [[plain(cell) for cell in row] for row in table.texts],
-        "notes": [plain(note) for note in table.notes],
+        "notes": [plain(note) for note in (*table.reasons, *table.notes)],
         "records": [dict(zip(RECORD, map(_json_value, _record(entry)), strict=True)) for entry in table.records],
     }
 

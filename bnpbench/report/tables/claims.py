@@ -24,13 +24,19 @@ def claims(view: View) -> Section | None:
     rows = tuple(_claim_row(verdict) for verdict in found)
     columns = ("verdict", "claim", "where", "what", "estimate", "95 % interval", "asked", "n", "remark")
     notes = tuple(filter(None, (advice(view, verdict) for verdict in found)))
+    return Section(f"Claims: {counted(found)}", tables=(Table("", columns, rows, notes),))
+
+
+def counted(found: Sequence[Verdict]) -> str:
+    """``4 of 4 hold``; ``3 of 6 hold, 1 fails, 2 without data``."""
     outcomes = [verdict.outcome for verdict in found]
-    counts = ", ".join(
-        f"{outcomes.count(outcome)} {outcome}"
-        for outcome in ("holds", "fails", "undecided", "no data")
-        if outcome in outcomes
+    n, fails, undecided, missing = (outcomes.count(one) for one in ("holds", "fails", "undecided", "no data"))
+    others = (
+        (fails, "fails" if fails == 1 else "fail"),
+        (undecided, "undecided"),
+        (missing, "without data"),
     )
-    return Section(f"Claims: {counts}", tables=(Table("", columns, rows, notes),))
+    return ", ".join([f"{n} of {len(found)} {'holds' if n == 1 else 'hold'}", *(f"{count} {word}" for count, word in others if count)])
 
 
 def asked(bounds: tuple[float, float]) -> str:
