@@ -36,7 +36,8 @@ def counted(found: Sequence[Verdict]) -> str:
         (undecided, "undecided"),
         (missing, "without data"),
     )
-    return ", ".join([f"{n} of {len(found)} {'holds' if n == 1 else 'hold'}", *(f"{count} {word}" for count, word in others if count)])
+    held = f"{n} of {len(found)} {'holds' if n == 1 else 'hold'}"
+    return ", ".join([held, *(f"{count} {word}" for count, word in others if count)])
 
 
 def asked(bounds: tuple[float, float]) -> str:
