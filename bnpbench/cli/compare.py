@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from bnpbench.cli.output import from_home
-from bnpbench.cli.report import Format
+from bnpbench.cli.output import from_home, terminal
 from bnpbench.errors import BnpbenchError
+
+UNDECIDED = 4
+
+
+class Format(StrEnum):
+    """What a comparison can be written as."""
+
+    terminal = "terminal"
+    markdown = "markdown"
+    csv = "csv"
+    json = "json"
 
 
 def compare(
@@ -33,7 +44,12 @@ def compare(
     across_machines: Annotated[
         bool, typer.Option("--across-machines", help="Other hardware: compare what does not depend on it.")
     ] = False,
-    format: Annotated[Format, typer.Option(help="Of the tables.")] = Format.markdown,  # noqa: A002
+    fail_on_undecided: Annotated[
+        bool, typer.Option("--fail-on-undecided", help="Exit 4 where a slow-down could have been overlooked.")
+    ] = False,
+    format: Annotated[  # noqa: A002
+        Format | None, typer.Option(help="Of the tables.", show_default="terminal on a terminal, else markdown")
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="File to write, instead of stdout.", callback=from_home)] = None,
 ) -> int:
     """Compare two runs.
@@ -41,13 +57,20 @@ def compare(
     Cell by cell; exit 1 if something became worse."""
     from bnpbench.cli.output import tell_damaged, tell_unknown, write
     from bnpbench.report import compare as compare_results
+    from bnpbench.report.render.terminal import to_terminal
     from bnpbench.results import read_results
 
     before, after = read_results(base, *(more_base or ())), read_results(new, *(more_new or ()))
     tell_unknown(before, after)
     tell_damaged(before, after)
     comparison = compare_results(before, after, max_slowdown=max_slowdown(slowdown), across_machines=across_machines)
-    write(comparison.render(format.value), output)
+    screen = terminal() if output is None else None
+    if format is Format.terminal or (format is None and screen):
+        write(to_terminal(comparison.chapters, *(screen or (80, False))), output)
+    else:
+        write(comparison.render((format or Format.markdown).value), output)
+    if fail_on_undecided and comparison.exit_code == 0 and comparison.undecided:
+        return UNDECIDED
     return comparison.exit_code
 
 

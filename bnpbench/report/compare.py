@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -18,7 +17,7 @@ from bnpbench.report.data import Cell, View, views
 from bnpbench.report.query import paired_times, times
 from bnpbench.results import FINISHED, Results
 from bnpbench.statistics.intervals import Estimate
-from bnpbench.statistics.times import unpaired_interval
+from bnpbench.statistics.times import processes_interval, unpaired_interval
 from bnpbench.suite import told
 from bnpbench.suite.settings import having
 from bnpbench.text import dash, fixed
@@ -77,12 +76,12 @@ def compare(
     partners, refused = _partners(left, right, across_machines)
     for one, other in partners:
         pair = Pair(one, other, max_slowdown)
-        if pair.keys:
+        if pair.cells:
             notes += [note for note in pair.notes() if note not in notes]
         changes += (found := pair.changes())
         notes += pair.drift(found)
-        shared += [_name(one, one.by_key[key]) for key in pair.keys]
-        seen |= {(id(view), key) for view in (one, other) for key in pair.keys}
+        shared += [_name(one, cell) for cell, _ in pair.cells]
+        seen |= {(id(view), both[side].key) for side, view in enumerate((one, other)) for both in pair.cells}
     only = [
         [_name(v, c) for v in side for c in v.cells if c.row and (id(v), c.key) not in seen] for side in (left, right)
     ]
@@ -171,7 +170,8 @@ class Pair:
 
     def __init__(self, base: View, new: View, max_slowdown: float) -> None:
         self.base, self.new, self.max_slowdown = base, new, max_slowdown
-        self.keys = [c.key for c in base.cells if c.row and (other := new.by_key.get(c.key)) is not None and other.row]
+        self.cells = list(_matched(base, new))
+        self.titles = {cell.key: group.title for group in new.groups for cell in group.cells}
         self.same_machine = not hardware_differences(base, new)
         torches = [view.environment.software.torch for view in (base, new)]
         self.measurements = [view.environment.measurement for view in (base, new)]
@@ -188,11 +188,13 @@ class Pair:
             yield f"measurement differs: {' and '.join(map(told, self.measurements))}; {effect}"
         for name in ("bnpbench", "commit"):
             one, other = (
-                ", ".join(sorted({str(view.by_key[key].row[name]) for key in self.keys} - {"None"}))
-                for view in (self.base, self.new)
+                ", ".join(sorted({str(both[side].row[name]) for both in self.cells} - {"None"})) for side in (0, 1)
             )
             if one != other:
                 yield f"{name} differs: {one or dash()} and {other or dash()}"
+        sums = [{told(both[side].settings.get("plugins")) for both in self.cells} for side in (0, 1)]
+        if sums[0] != sums[1]:
+            yield "the suite's plugins differ: their cells are matched by all other settings"
         yield (
             "a count is worse when it is higher, the accuracy of a seeded CPU run when it is lower by more than "
             f"{ACCURACY_TOLERANCE}"
@@ -202,17 +204,19 @@ class Pair:
         if self.same_machine and self.moved:
             yield f"{_OTHERWISE}: times are shown and not judged"
         elif self.same_machine:
-            yield f"a time is worse when its ratio and its whole 95 % interval are above {1 + self.max_slowdown:g}"
+            yield (
+                f"a time is worse when its ratio and its whole 95 % interval are above {1 + self.max_slowdown:g}, within "
+                "when the interval reaches no farther on either side, undecided otherwise"
+            )
             yield f"{_IN_TURN}: methods that took turns with vanilla are judged by their ratios to it, not by seconds"
         else:
             yield "another machine: seconds are not compared, ratios to vanilla are shown and not judged"
 
     def changes(self) -> list[Change]:
         """Status, counts, accuracy, then times."""
-        cells = [(self.base.by_key[key], self.new.by_key[key]) for key in self.keys]
-        found = [change for one, other in cells for change in self._cell(one, other)]
+        found = [change for one, other in self.cells for change in self._cell(one, other)]
         groups: dict[tuple[str, int, str], list[tuple[Cell, Cell]]] = {}
-        for one, other in cells:
+        for one, other in self.cells:
             if one.ok and other.ok:
                 groups.setdefault((other.label, other.batch_size, _without_seed(other)), []).append((one, other))
         for pairs in groups.values():
@@ -230,7 +234,7 @@ class Pair:
             )
 
     def _cell(self, one: Cell, other: Cell) -> Iterable[Change]:
-        where = _Where(self.new.suite, other, f"seed {other.seed}")
+        where = self._where(other, f"seed {other.seed}")
         if one.status != other.status:
             judgement = _judgement(_RANKS.get(one.status, 0), _RANKS.get(other.status, 0), equal="differs")
             yield where.change("status", "status", one.status, other.status, judgement, other.text("message"))
@@ -244,6 +248,9 @@ class Pair:
                 judgement, remark = _judged_or_missing(before, after, lambda one, other: _judgement(other, one))
             yield where.change("counts", name, _count(before), _count(after), judgement, remark)
         yield from self._accuracy(one, other, where)
+
+    def _where(self, cell: Cell, seeds: str) -> _Where:
+        return _Where(self.new.suite, cell, ", ".join(filter(None, (self.titles.get(cell.key), seeds))))
 
     def _accuracy(self, one: Cell, other: Cell, where: _Where) -> Iterable[Change]:
         """At the last epoch that both have: a suite with an ``interval`` decides how many there are as it runs."""
@@ -264,7 +271,7 @@ class Pair:
         yield where.change("accuracy", "test_accuracy", texts[0], texts[1], judgement, remark)
 
     def _times(self, pairs: Sequence[tuple[Cell, Cell]]) -> Iterable[Change]:
-        where = _Where(self.new.suite, pairs[0][1], f"{len(pairs)} seed{'s' if len(pairs) > 1 else ''}")
+        where = self._where(pairs[0][1], f"{len(pairs)} seed{'s' if len(pairs) > 1 else ''}")
         in_turn = all(_beside_vanilla(self.base, one) and _beside_vanilla(self.new, other) for one, other in pairs)
         unjudged = "another machine" if not self.same_machine else _OTHERWISE if self.moved else ""
         if self.same_machine:
@@ -294,17 +301,21 @@ class Pair:
             judgement, remark = "not judged", unjudged
         if lacking:
             remark = "; ".join(filter(None, (remark, f"{len(whole)} of {len(samples)} seeds: {', '.join(lacking)}")))
-        sides = ([number for pair in whole for number in pair[side]] for side in (0, 1))
-        texts = [fixed(statistics.median(side), 4) for side in sides]
+        texts = [fixed(processes_interval([both[side] for both in whole]).value, 4) for side in (0, 1)]
         yield where.change(what, METRIC, texts[0], texts[1], judgement, remark, estimate)
 
     def _judgement(self, estimate: Estimate) -> tuple[Judgement, str]:
-        if estimate.low is None or estimate.high is None:
-            return "not judged", f"{estimate.reason} epochs"
         limit = 1 + self.max_slowdown
+        if estimate.low is None or estimate.high is None:
+            return "undecided", estimate.reason
         if estimate.low > limit:
             return "worse", ""
-        return ("better", "") if estimate.high < 1 / limit else ("within", "")
+        if estimate.high < 1 / limit:
+            return "better", ""
+        if 1 / limit <= estimate.low and estimate.high <= limit:
+            return "within", ""
+        seen = limit * estimate.value / estimate.low - 1
+        return "undecided", f"a slow-down would have been seen from {seen:.0%} on"
 
 
 def _judgement(before: float, after: float, equal: Judgement = "same") -> Judgement:
@@ -327,6 +338,19 @@ def _judged_or_missing(
     if before is None:
         return "not judged", f"missing {_SIDES[0]}"
     return ("worse", f"missing {_SIDES[1]}") if after is None else (judge(before, after), "")
+
+
+def _matched(base: View, new: View) -> Iterator[tuple[Cell, Cell]]:
+    """The cells of both sides that were measured: of one key, or that differ in nothing but the plugins' hashes."""
+    others = {_but_plugins(cell): cell for cell in base.cells if cell.row and cell.settings.get("plugins")}
+    for cell in new.cells:
+        one = base.by_key.get(cell.key) or others.get(_but_plugins(cell))
+        if cell.row and one is not None and one.row:
+            yield one, cell
+
+
+def _but_plugins(cell: Cell) -> str:
+    return repr(sorted((name, repr(value)) for name, value in cell.settings.items() if name != "plugins"))
 
 
 def hardware_differences(base: View, new: View) -> list[str]:

@@ -14,7 +14,7 @@ from bnpbench.text import dash, fixed
 
 METRIC = "train_seconds"  # whose times are compared
 
-Judgement = Literal["same", "within", "worse", "better", "differs", "not judged"]
+Judgement = Literal["same", "within", "worse", "better", "undecided", "differs", "not judged"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Change:
         base, new: as text.
         change: ratio new / base with its interval; None for what has none.
         judgement: same, within (the tolerance or the threshold), worse (a regression), better (an improvement),
-            differs (neither), not judged.
+            undecided (the interval holds both), differs (neither), not judged.
         remark: why.
     """
 
@@ -70,26 +70,37 @@ class Comparison:
     notes: tuple[str, ...] = ()
 
     @property
+    def undecided(self) -> bool:
+        """Whether a time's interval is too wide to tell a regression from none."""
+        return any(change.judgement == "undecided" for change in self.changes)
+
+    @property
     def exit_code(self) -> int:
         """0 fine; 1 something is worse; 4 there was nothing to compare with."""
         return {"no baseline": 4, "nothing shared": 4, "same": 0, "changed": 1}[self.outcome]
 
+    @property
+    def chapters(self) -> list[Chapter]:
+        """What is shown of it."""
+        return [Chapter("", "", tuple(_sections(self)))]
+
     def render(self, format: str = "markdown") -> str:  # noqa: A002 - the name of the option
         """As ``markdown``, ``csv`` or ``json``. Raises BnpbenchError for another format."""
-        return rendered([Chapter("", "", tuple(_sections(self)))], format)
+        return rendered(self.chapters, format)
 
 
 def _sections(comparison: Comparison) -> Iterable[Section]:
     found = {
         judgement: [change for change in comparison.changes if change.judgement == judgement]
-        for judgement in ("worse", "better", "differs")
+        for judgement in ("worse", "undecided", "better", "differs")
     }
-    better = f", {_number(found['better'], 'improvement')}" if found["better"] else ""
+    others = ((found["better"], "improvement"), (found["undecided"], "undecided"))
+    more = "".join(f", {_number(changes, word)}" for changes, word in others if changes)
     verdict = {
         "no baseline": "no baseline",
         "nothing shared": "nothing to compare",
-        "same": f"no regression{better}",
-        "changed": f"{_number(found['worse'], 'regression')}{better}",
+        "same": f"no regression{more}",
+        "changed": f"{_number(found['worse'], 'regression')}{more}",
     }[comparison.outcome]
     cells = (
         f"{len(comparison.shared)} cells in both, {len(comparison.only_left)} only in the base, "
@@ -99,8 +110,9 @@ def _sections(comparison: Comparison) -> Iterable[Section]:
     unjudged = comparison.shared and all(change.judgement == "not judged" for change in timed)
     warning = ("warning: no time was judged; the remarks say why",) if unjudged else ()
     yield Section(f"Comparison: {verdict}", (cells, *warning, *comparison.notes), level=1)
-    for title, changes in (("Worse", found["worse"]), ("Better", found["better"]), ("Different", found["differs"])):
-        if changes:
+    titles = {"worse": "Worse", "undecided": "Undecided", "better": "Better", "differs": "Different"}
+    for judgement, title in titles.items():
+        if changes := found[judgement]:
             again = replace(_table(changes), entries=())  # they stand in the tables below
             yield Section(title, tables=(again,))
     if timed:
@@ -148,7 +160,7 @@ def _what(change: Change) -> str:
 
 
 def _number(changes: Sequence[Change], word: str) -> str:
-    return f"{len(changes)} {word}{'' if len(changes) == 1 else 's'}"
+    return f"{len(changes)} {word}{'' if len(changes) == 1 or word == 'undecided' else 's'}"
 
 
 def _ratio(estimate: Estimate | None) -> str:

@@ -21,7 +21,7 @@ from bnpbench.errors import SuiteError
 from bnpbench.methods.base import Ink
 from bnpbench.records.documents import CellRecord, Environment, SuiteRecord
 from bnpbench.results import Results
-from bnpbench.suite import differing, telling, told
+from bnpbench.suite import differing, heading, telling
 from bnpbench.suite.document import Pattern
 from bnpbench.suite.matching import only_pattern, value_matches
 from bnpbench.suite.settings import having
@@ -192,7 +192,7 @@ class Layout:
         if not paths:
             return [Group("", self.cells)]
         titled = [
-            (", ".join(f"{path} = {told(self.differing[path][rows.index[0]])}" for path in paths), rows["cell"])
+            (", ".join(heading(path, self.differing[path][rows.index[0]]) for path in paths), rows["cell"])
             for _, rows in self.frame.groupby(list(map(ascii, paths)), sort=False)
         ]
         return [Group(title, tuple(cells)) for title, cells in titled]

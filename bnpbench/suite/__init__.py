@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bnpbench.suite.cells import Block, Cell
 from bnpbench.suite.check import misfit, unchecked
-from bnpbench.suite.differences import differing, setting, telling, told
+from bnpbench.suite.differences import differing, heading, setting, telling, told
 from bnpbench.suite.document import (
     Measure,
     Probe,
@@ -25,6 +25,7 @@ __all__ = [
     "Suite",
     "check_name",
     "differing",
+    "heading",
     "json_schema",
     "load_plugins",
     "load_suite",

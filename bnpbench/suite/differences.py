@@ -50,11 +50,16 @@ def telling(identities: Sequence[Hashable], settings: Mapping[str, Sequence[Any]
 
     paths = list(columns)
     whole = tells(paths)
-    for path in sorted(paths, key=lambda path: FACTS.get(path.split(".")[0], Fact()).heading):
+    for path in sorted(paths, key=lambda path: (FACTS.get(path.split(".")[0], Fact()).heading, path.endswith(".kind"))):
         rest = [other for other in paths if other != path]
         if tells(rest) == whole:
             paths = rest
     return paths
+
+
+def heading(path: str, value: object) -> str:
+    """A setting in a heading: ``lr = 0.1``; a data set or a network by its name alone."""
+    return told(value) if path.endswith(".kind") else f"{path} = {told(value)}"
 
 
 def setting(cell: Mapping[str, Any], path: str) -> Any:
