@@ -180,6 +180,7 @@ class Generated:
         self.input_shape = settings.network.reads(shape.input)
         self.classes = shape.classes
         self.labels = (torch.arange(settings.split_sizes()[0]) % shape.classes).to(device)
+        self.test_examples = 0
 
     def training(self, order: Tensor, batch_size: int, seed: int, part: slice = WHOLE) -> Iterable[tuple[Tensor, ...]]:
         generator = torch.Generator().manual_seed(seed)

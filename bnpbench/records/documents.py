@@ -291,6 +291,7 @@ class CellRecord(Record):
 
     Attributes:
         settings: every one, but for the method's label.
+        epochs: in the suite, where the run was shortened.
     """
 
     place = "suite.cells"
@@ -299,6 +300,7 @@ class CellRecord(Record):
     block: Text = None
     role: Text = None
     settings: dict[str, JSON]
+    epochs: Number = None
 
 
 class SuiteRecord(Record):

@@ -97,17 +97,19 @@ def _answer(view: View, group: Group, cells: Sequence[Cell], base: Sequence[Cell
     target = max(reached, default=None)
     one, pairs = cells[0], beside(cells, base)
     alone = _alone(cells, base) if not pairs else ""
-    sides = [
-        Side(Missing(alone)) if alone else side()
-        for side in (
-            lambda: _cost(view, pairs),
-            lambda: _gain(view, pairs, metric),
-            lambda: _to_target(view, pairs, "seconds_to", target),
-            lambda: _to_target(view, pairs, "epochs_to", target),
-            lambda: _over(view, pairs, "peak_memory_bytes"),
-        )
-    ]
-    return Answer(group.title, one.batch_size, one.label, one.kind, sides[0], sides[1], target, *sides[2:])
+    place = (group.title, one.batch_size, one.label, one.kind)
+    if alone:
+        nothing = Side(Missing(alone))
+        return Answer(*place, nothing, nothing, target, nothing, nothing, nothing)
+    return Answer(
+        *place,
+        _cost(view, pairs),
+        _gain(view, pairs, metric),
+        target,
+        _to_target(view, pairs, "seconds_to", target),
+        _to_target(view, pairs, "epochs_to", target),
+        _over(view, pairs, "peak_memory_bytes"),
+    )
 
 
 def _alone(cells: Sequence[Cell], base: Sequence[Cell]) -> str:
@@ -147,7 +149,9 @@ def _gain(view: View, pairs: Mapping[str, tuple[Cell, Cell]], metric: str) -> Si
     if not gains:
         return Side(Missing(tallied(reasons)))
     estimate = mean_interval(gains, math.sqrt(2) * rounding(view, [one for one, _ in pairs.values()], metric))
-    return Side(estimate, _word(estimate, 0.0, ("worse", "better"), (-LEVEL_GAIN, LEVEL_GAIN)), tallied(reasons))
+    shortened = next((f"after {cell.shortened}" for pair in pairs.values() for cell in pair if cell.shortened), "")
+    remark = "; ".join(filter(None, (tallied(reasons), shortened)))
+    return Side(estimate, _word(estimate, 0.0, ("worse", "better"), (-LEVEL_GAIN, LEVEL_GAIN)), remark)
 
 
 def _to_target(view: View, pairs: Mapping[str, tuple[Cell, Cell]], metric: str, target: float | None) -> Side:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -205,8 +205,8 @@ class Pair:
             yield f"{_OTHERWISE}: times are shown and not judged"
         elif self.same_machine:
             yield (
-                f"a time is worse when its ratio and its whole 95 % interval are above {1 + self.max_slowdown:g}, within "
-                "when the interval reaches no farther on either side, undecided otherwise"
+                f"a time is worse when its ratio and its whole 95 % interval are above {1 + self.max_slowdown:g}, "
+                "within when the interval reaches no farther on either side, undecided otherwise"
             )
             yield f"{_IN_TURN}: methods that took turns with vanilla are judged by their ratios to it, not by seconds"
         else:

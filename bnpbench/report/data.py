@@ -40,6 +40,7 @@ class Cell:
         label: how tables call its method.
         settings: every setting; of a cell that no ``suite.json`` names, those that differ from their default.
         role: ``final`` or ``trial``.
+        whole: epochs in the suite, where the run was shortened.
         row: its columns of CELLS; empty where it was not measured.
     """
 
@@ -48,6 +49,7 @@ class Cell:
     settings: Mapping[str, Any]
     role: str
     row: Mapping[str, Scalar] = field(default_factory=dict)
+    whole: int | None = None
 
     @cached_property
     def status(self) -> str:
@@ -74,6 +76,11 @@ class Cell:
     def seed(self) -> int:
         """The seed, 1 by default."""
         return _integer(self.settings.get("seed"), 1)
+
+    @property
+    def shortened(self) -> str:
+        """``4 of 15 epochs``; empty where the run was not shortened."""
+        return f"{_integer(self.settings.get('epochs'), 0)} of {self.whole} epochs" if self.whole else ""
 
     def count(self, name: str) -> int | None:
         """A column of whole numbers; None where it is not known."""
@@ -345,7 +352,7 @@ def _view(results: Results, suite: str, environment: str, frame: pd.DataFrame) -
     found: list[dict[str, Scalar]] = pa.Table.from_pandas(frame, preserve_index=False).to_pylist()
     rows = {str(row["key"]): row for row in found}
     document = results.suites.get(suite)
-    named = [_named(cell, rows) for cell in document.cells] if document else []
+    named = _asked([_named(cell, rows) for cell in document.cells]) if document else []
     known = {cell.key for cell in named}
     strays = [_stray(row) for key, row in rows.items() if key not in known]
     if document is None:
@@ -363,13 +370,20 @@ def _view(results: Results, suite: str, environment: str, frame: pd.DataFrame) -
     )
 
 
+def _asked(cells: list[Cell]) -> list[Cell]:
+    """Without the seeds of which nothing was measured: a run may ask for the first few (``--seeds``)."""
+    measured = {cell.seed for cell in cells if cell.row}
+    return [cell for cell in cells if cell.seed in measured] if measured else cells
+
+
 def _rows(frame: pd.DataFrame, suite: str, environment: str) -> Rows:
     return Rows(frame[(frame["suite"] == suite) & (frame["environment"] == environment)])
 
 
 def _named(cell: CellRecord, rows: Mapping[str, Mapping[str, Scalar]]) -> Cell:
     row = rows.get(cell.key, {})
-    return Cell(cell.key, cell.label or str(row.get("label") or "?"), cell.settings, cell.role or "final", row)
+    whole = _integer(cell.epochs, 0) or None
+    return Cell(cell.key, cell.label or str(row.get("label") or "?"), cell.settings, cell.role or "final", row, whole)
 
 
 def _stray(row: Mapping[str, Scalar]) -> Cell:

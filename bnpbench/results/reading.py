@@ -70,8 +70,10 @@ class Results:
         return self._picked(lambda frame: frame["key"].isin(list(keys)), there)
 
     def _picked(self, rows: Callable[[pd.DataFrame], pd.Series[bool]], suites: dict[str, SuiteRecord]) -> Results:
-        frames = [frame[rows(frame)].reset_index(drop=True) for frame in (self.cells, self.epochs, self.steps)]
-        return Results(*frames, self.environments, suites, self.damaged, self.unknown)
+        cells, epochs, steps = (
+            frame[rows(frame)].reset_index(drop=True) for frame in (self.cells, self.epochs, self.steps)
+        )
+        return Results(cells, epochs, steps, self.environments, suites, self.damaged, self.unknown)
 
 
 def read_results(*directories: str | Path) -> Results:

@@ -83,17 +83,15 @@ def unpaired_interval(left: Sequence[Sequence[float]], right: Sequence[Sequence[
     sides = [np.asarray(list(map(_median, side)), dtype=np.float64) for side in (left, right)]
     if ratio:
         sides = [np.log(side) for side in sides]
-    value, low, high, reason = float(sides[0].mean() - sides[1].mean()), None, None, ""
+    value, half = float(sides[0].mean() - sides[1].mean()), _welch(sides)
     n, processes = min(sum(map(len, side)) for side in (left, right)), min(map(len, sides))
-    if processes < LEAST_PROCESSES:
-        reason = f"{processes} of {LEAST_PROCESSES} processes a side"
-    elif not (half := _welch(sides)):
-        reason = "equal values"
-    else:
-        low, high = value - half, value + half
-    if ratio:
-        value, low, high = (None if number is None else exponential(number) for number in (value, low, high))
-    return Estimate(value, n, low, high, reason, processes)
+    scale = exponential if ratio else float
+    if half is None:
+        few = f"{processes} of {LEAST_PROCESSES} processes a side"
+        return Estimate(
+            scale(value), n, reason="equal values" if processes >= LEAST_PROCESSES else few, processes=processes
+        )
+    return Estimate(scale(value), n, scale(value - half), scale(value + half), processes=processes)
 
 
 def _centre(values: Sequence[float]) -> Estimate:
@@ -105,11 +103,13 @@ def _median(values: Sequence[float]) -> float:
     return middle(np.sort(np.asarray(values, dtype=np.float64)))
 
 
-def _welch(sides: Sequence[Array]) -> float:
-    """Half the width of the interval of the difference of two means."""
+def _welch(sides: Sequence[Array]) -> float | None:
+    """Half the width of the interval of the difference of two means; None where there are too few, or all are equal."""
+    if min(map(len, sides)) < LEAST_PROCESSES:
+        return None
     shares = [float(side.var(ddof=1)) / len(side) for side in sides]  # of its variance
     if not sum(shares):
-        return 0.0
+        return None
     degrees = sum(shares) ** 2 / sum(share**2 / (len(side) - 1) for share, side in zip(shares, sides, strict=True))
     return student(min(degrees, 2 * (min(map(len, sides)) - 1))) * math.sqrt(sum(shares))
 

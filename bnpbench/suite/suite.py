@@ -251,7 +251,7 @@ class Suite:
             description=self.description,
             bnpbench=_version(),
             measure=MeasureRecord(**_told(self.measure)),
-            **({"baseline": self.baseline} if self.baseline else {}),
+            baseline=self.baseline,
             targets=list(self.targets),
             references=[
                 ReferenceRecord(
@@ -280,7 +280,8 @@ def _resolved(row: Row, changes: Mapping[str, Any], role: Role, epochs: int | No
     if "threads" in made:
         made["threads"] = max(made["threads"] // row.settings.devices, 1)
     made |= {"epochs": epochs} if epochs else {}
-    return Cell(row.settings.model_copy(update=made), role, row.group)
+    shorter = epochs is not None and epochs < row.settings.epochs
+    return Cell(row.settings.model_copy(update=made), role, row.group, row.settings.epochs if shorter else None)
 
 
 def _unique(cells: Iterable[Cell]) -> tuple[Cell, ...]:
@@ -330,7 +331,8 @@ def _only(cells: tuple[Cell, ...], only: Sequence[str], words: Vocabulary) -> tu
 def _cell(cell: Cell, block: str) -> CellRecord:
     settings = cell.settings.model_dump(mode="json")
     settings["method"].pop("label")
-    return CellRecord(key=cell.key, label=cell.label, block=block, role=cell.role, settings=settings)
+    whole = {"epochs": cell.whole} if cell.whole else {}
+    return CellRecord(key=cell.key, label=cell.label, block=block, role=cell.role, settings=settings, **whole)
 
 
 def _claim(claim: Claim, combinations: Iterable[Combination], cells: Sequence[Cell]) -> ClaimRecord:

@@ -28,7 +28,7 @@ _STYLES = {
 }  # of a place of a table that begins with one of these words
 
 
-def to_terminal(chapters: Sequence[Chapter], width: int, *, colour: bool = False) -> str:
+def to_terminal(chapters: Sequence[Chapter], width: int, colour: bool = False) -> str:
     """Headings, lines and tables.
 
     Args:

@@ -39,7 +39,7 @@ def _sections(view: View, out: Path) -> Iterator[Section]:
         yield replace(answer, tables=tuple(replace(table, rows=table.rows[:ROWS]) for table in answer.tables))
     lines = [f"{len(rows) - ROWS} more rows: see the report."] if len(rows) > ROWS else []
     lines += [*_claims(view), *_failures(view, out), *_deviations(view)]
-    lines.append(f"Results: {out / view.suite}. Everything: bnpbench report {out} --all")
+    lines.append(f"Results: {_folder(view, out)}. Everything: bnpbench report {out} --all")
     yield Section("", tuple(lines))
 
 
@@ -60,10 +60,16 @@ def _failures(view: View, out: Path) -> Iterator[str]:
     for (status, message), cells in list(alike.items())[:_FAILURES]:
         whose = some(dict.fromkeys(f"{cell.label} at N = {cell.batch_size}" for cell in cells), 3)
         log = cells[0].text("log")
-        place = f" (log: {out / view.suite / view.id / log})" if log else ""
+        place = f" (log: {_folder(view, out) / view.id / log})" if log else ""
         yield f"Failed: {whose}: {': '.join(filter(None, (status, message)))}{place}."
     if len(alike) > _FAILURES:
         yield f"Failed for {len(alike) - _FAILURES} more reasons: see the report."
+
+
+def _folder(view: View, out: Path) -> Path:
+    """The suite's folder, in that of all results or named itself."""
+    inside = out / view.suite
+    return inside if inside.is_dir() else out
 
 
 def _deviations(view: View) -> Sequence[str]:

@@ -65,6 +65,10 @@ def deviations(view: View) -> Section | None:
         lines.append(
             f"shortened: {told(shortened)} epochs instead of the suite's (--epochs); schedules are as they were"
         )
+    seeds = {str(cell.settings.get("seed")) for cell in view.document.cells}
+    run = {str(cell.settings.get("seed")) for cell in (*view.cells, *view.trials)}
+    if view.named and len(run) < len(seeds):
+        lines.append(f"seeds: {len(run)} of {len(seeds)} were run")
     limits = {told(limit) for cell in view.cells if (limit := cell.settings.get("train_limit")) is not None}
     lines += [f"limited: trained on the first {limit} examples (train_limit)" for limit in sorted(limits)]
     cells = [cell for cell in view.cells if cell.row]
