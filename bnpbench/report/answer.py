@@ -114,12 +114,14 @@ def _answer(view: View, group: Group, cells: Sequence[Cell], base: Sequence[Cell
 
 def _alone(cells: Sequence[Cell], base: Sequence[Cell]) -> str:
     """Why no seed of a method has the baseline beside it."""
-    for side in (cells, base):
+    if not base:
+        return "no baseline at this batch size"
+    for side, whose in ((cells, ""), (base, f"{base[0].label}: ")):
         whole, others = measured(side)
         if not whole:
-            return (
-                others if side is cells else f"{base[0].label}: {others}" if base else "no baseline at this batch size"
-            )
+            messages = {cell.text("message") for cell in side}
+            message = f": {messages.pop()}" if len(messages) == 1 and messages != {""} else ""
+            return f"{whose}{others}{message}"
     return "no seed in common with the baseline"
 
 

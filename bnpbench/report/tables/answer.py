@@ -59,17 +59,22 @@ def _place(answer: Answer) -> Place:
     return Place("cost and gain", answer.group, answer.method, answer.batch_size)
 
 
+def _missing(answer: Answer, quantity: str, missing: Missing) -> Entry:
+    """No number: what became of it in a word, which the reasons above the table say in full."""
+    return replace(_place(answer).empty(quantity, missing.reason), shown=dash(missing.reason.partition(":")[0]))
+
+
 def _ratio(answer: Answer, what: str, side: Side) -> Entry:
     quantity = f"{what} over the baseline's"
     if isinstance(side.estimate, Missing):
-        return _place(answer).empty(quantity, side.estimate.reason)
+        return _missing(answer, quantity, side.estimate)
     return _shown(answer, quantity, side, side.estimate, 2, "")
 
 
 def _difference(answer: Answer, metric: str) -> Entry:
     quantity = f"{metric} over the baseline's" if metric.endswith("accuracy") else f"{metric} below the baseline's"
     if isinstance(answer.gain.estimate, Missing):
-        return _place(answer).empty(quantity, answer.gain.estimate.reason)
+        return _missing(answer, quantity, answer.gain.estimate)
     return _shown(answer, quantity, answer.gain, answer.gain.estimate, 3, "+")
 
 
@@ -116,4 +121,4 @@ def _notes(found: Sequence[Answer], base: str | None) -> Iterator[str]:
     processes = {estimate.processes for estimate in estimates if estimate.low is not None}
     if processes == {1}:
         yield "Times of one process each: another may differ by more than its interval; more seeds would tell."
-    yield f"95 % intervals in brackets, and what they say. Level: even with {base}, to 5 % of time or 0.01 of the gain."
+    yield f"95 % intervals. Level: as {base}, to within 5 % of the time or 0.01 of the gain."
