@@ -1,0 +1,96 @@
+"""``bnpbench list``: what a suite may name, each with its options and their defaults."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+
+class What(StrEnum):
+    """What can be listed."""
+
+    methods = "methods"
+    networks = "networks"
+    datasets = "datasets"
+    optimizers = "optimizers"
+    schedules = "schedules"
+    initializations = "initializations"
+    metrics = "metrics"
+    columns = "columns"
+    suites = "suites"
+
+
+def listing(what: Annotated[What, typer.Argument(help="Which of these.", show_default=False)]) -> None:
+    """List what a suite may name.
+
+    A line each: options with their defaults, units, what it is."""
+    from bnpbench.cli.output import terminal
+    from bnpbench.report.document import Chapter, Section, Table
+    from bnpbench.report.render.terminal import to_terminal
+
+    columns, lines = {What.metrics: _metrics, What.columns: _columns, What.suites: _suites}.get(what, _kinds(what))()
+    table = Table("", columns, tuple(lines))
+    width, colour = terminal() or (10_000, False)
+    print(to_terminal([Chapter("", "", (Section("", tables=(table,)),))], width, colour), end="")
+
+
+Lines = tuple[tuple[str, ...], Iterator[tuple[str, ...]]]
+
+
+def _kinds(what: What) -> Callable[[], Lines]:
+    """Those of the registry."""
+
+    def lines() -> Iterator[tuple[str, ...]]:
+        from bnpbench.registry import BASES, built_in, noun
+
+        base = next(base for base in BASES if f"{noun(base)}s" == what)
+        for kind, cls in built_in().kinds(base).items():
+            yield kind, _summary(cls), _options(cls)
+
+    return lambda: (("kind", "what it is", "options"), lines())
+
+
+def _metrics() -> Lines:
+    from bnpbench.records.rows import METRICS
+
+    return ("metric", "of", "unit", "better"), (
+        (name, f"{metric.table}", metric.unit, metric.better or "") for name, metric in METRICS.items()
+    )
+
+
+def _columns() -> Lines:
+    from bnpbench.records.rows import ROWS, columns
+
+    return ("column", "table", "type", "unit"), (
+        (name, table, column.type.__name__, column.metric.unit if column.metric else "")
+        for table, row in ROWS.items()
+        for name, column in columns(row).items()
+    )
+
+
+def _suites() -> Lines:
+    from bnpbench.suite import load_suite, shipped_suites
+
+    loaded = (load_suite(str(path)) for path in shipped_suites().values())
+    return ("suite", "what it measures"), ((suite.name, suite.description) for suite in loaded)
+
+
+def _options(cls: Any) -> str:
+    """``momentum = 0, nesterov = false``; an option without a default stands alone."""
+    from bnpbench.fields import default_of
+    from bnpbench.suite import told
+
+    names = [name for name in cls.model_fields if name not in ("kind", "label")]
+    required = {name for name in names if cls.model_fields[name].is_required()}
+    return ", ".join(name if name in required else f"{name} = {told(default_of(cls, name))}" for name in names)
+
+
+def _summary(cls: type) -> str:
+    """The first sentence of a class's docstring."""
+    text = " ".join((inspect.getdoc(cls) or "").partition("\n\n")[0].split())
+    return re.split(r"(?<!\bal)\. ", text)[0].removesuffix(".")

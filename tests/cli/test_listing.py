@@ -1,0 +1,40 @@
+"""``bnpbench list`` and the bare command."""
+
+from __future__ import annotations
+
+import pytest
+
+from bnpbench.cli import run
+from bnpbench.cli.listing import What
+from bnpbench.registry import BASES, built_in, noun
+
+
+@pytest.mark.parametrize("what", list(What))
+def test_everything_that_a_suite_may_name_is_listed_a_line_each(what: What, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["list", what]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 1
+    assert all(line.strip() for line in lines)
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_a_kind_stands_with_its_options_and_their_defaults(base: type, capsys: pytest.CaptureFixture[str]) -> None:
+    run(["list", f"{noun(base)}s"])
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()[1:]}
+    for kind, cls in built_in().kinds(base).items():
+        for name in cls.model_fields.keys() - {"kind", "label"}:
+            assert name in lines[kind]
+
+
+def test_values_of_options_are_those_of_a_suite(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["list", "optimizers"])
+    (sgd,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("sgd")]
+    assert sgd.endswith("lr, momentum = 0.0, nesterov = false")
+
+
+def test_the_bare_command_shows_help_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 0
+    text = capsys.readouterr().out
+    assert "Usage: bnpbench" in text
+    assert text.count("  bnpbench ") == 3
+    assert max(map(len, text.splitlines())) <= 80
