@@ -35,6 +35,6 @@ def test_values_of_options_are_those_of_a_suite(capsys: pytest.CaptureFixture[st
 def test_the_bare_command_shows_help_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([]) == 0
     text = capsys.readouterr().out
-    assert "Usage: bnpbench" in text
+    assert text.startswith("Usage: ")
     assert text.count("  bnpbench ") == 3
     assert max(map(len, text.splitlines())) <= 80
