@@ -154,7 +154,7 @@ def _of_seeds(view: View, claim: ClaimRecord, left: Seeds, right: Seeds | None) 
             values.append(found)
             roundings.append(math.hypot(*steps))
     if not values:
-        return Missing(_why(reasons) or "not measured")
+        return Missing(tallied(reasons) or "not measured")
     if metric == "reached" or (known(metric).exact and len(set(values)) == 1):  # a fact of these runs
         share = sum(values) / len(values)
         estimate = Estimate(share, len(values), share, share)
@@ -162,12 +162,7 @@ def _of_seeds(view: View, claim: ClaimRecord, left: Seeds, right: Seeds | None) 
         estimate = ratio_interval(values)
     else:
         estimate = mean_interval(values, max(roundings))
-    return _Answer(estimate, "seeds", _why(reasons))
-
-
-def _why(reasons: Sequence[str]) -> str:
-    """One reason for all seeds, or how many have which."""
-    return reasons[0] if len(reasons) > 1 and len(set(reasons)) == 1 else tallied(reasons)
+    return _Answer(estimate, "seeds", tallied(reasons))
 
 
 def _whole(cell: Cell, found: float | Missing, metric: str, at: At) -> float | Missing:
@@ -175,7 +170,7 @@ def _whole(cell: Cell, found: float | Missing, metric: str, at: At) -> float | M
     table = known(metric).table
     at_the_end = table == "epochs" and at in ("last", "best", "area")
     never = table == "targets" and found in (0.0, math.inf)
-    return Missing(cell.shortened) if cell.shortened and cell.ok and (at_the_end or never) else found
+    return Missing(f"shortened to {cell.shortened}") if cell.shortened and cell.ok and (at_the_end or never) else found
 
 
 def _compared(question: str, left: float, right: float) -> float | Missing:
@@ -192,25 +187,25 @@ def _of_times(view: View, claim: ClaimRecord, left: Seeds, right: Seeds | None) 
     first, reasons = _sampled(view, left, metric, ats[0])
     if right is None:
         if not first:
-            return Missing(_why(reasons) or "not measured")
+            return Missing(tallied(reasons) or "not measured")
         return _Answer(
-            processes_interval([list(series.values()) for series in first.values()]), "epochs", _why(reasons)
+            processes_interval([list(series.values()) for series in first.values()]), "epochs", tallied(reasons)
         )
     second, more = _sampled(view, right, metric, ats[1])
     reasons += more
     common = [seed for seed in first if seed in second]
     if not common:
-        return Missing(_why(reasons) or "the sides have no seed in common")
+        return Missing(tallied(reasons) or "the sides have no seed in common")
     if ratio and not all(seconds for seed in common for seconds in second[seed].values()):
         return Missing("the right side is 0")
     alike = ats[0] == ats[1] != "best" or all(first[seed].keys() == second[seed].keys() for seed in common)
     pairs = paired(view, {seed: (left[seed], right[seed]) for seed in common}, first, second) if alike else None
     if pairs:
         compared = [[one / other if ratio else one - other for one, other in cell] for cell in pairs]
-        return _Answer(processes_interval(compared), "pairs", _why(reasons))
+        return _Answer(processes_interval(compared), "pairs", tallied(reasons))
     samples = [[list(side[seed].values()) for seed in common] for side in (first, second)]
     apart = "not measured in turn" if alike else "each side over epochs of its own, not in pairs"
-    remark = "; ".join(filter(None, (_why(reasons), apart)))
+    remark = "; ".join(filter(None, (tallied(reasons), apart)))
     return _Answer(unpaired_interval(*samples, ratio=ratio), "epochs", remark)
 
 
