@@ -39,6 +39,10 @@ def check(
             callback=from_home,
         ),
     ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting of every cell, whatever the suite says of it."),
+    ] = None,
     allow_plugins: Annotated[
         bool, typer.Option("--allow-plugins", help="Run the Python files that a suite names.")
     ] = False,
@@ -61,7 +65,7 @@ def check(
         return 0
     if not suites:
         raise BnpbenchError("check: name a suite file or a shipped suite, or give --json-schema")
-    loaded = [load_suite(suite, allow_plugins=allow_plugins) for suite in suites]
+    loaded = [load_suite(suite, allow_plugins=allow_plugins, changes=changes or ()) for suite in suites]
     asked = Options(only=tuple(only or ()), seeds=seeds, epochs=epochs)
     selections = [asked.selection(suite) for suite in loaded]
     for selection in selections:

@@ -36,6 +36,10 @@ def profile(
         "profile"
     ),
     format: Annotated[Format, typer.Option(help="Of the tables, with torch.")] = Format.markdown,  # noqa: A002
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting of every cell, whatever the suite says of it."),
+    ] = None,
     allow_plugins: Annotated[
         bool, typer.Option("--allow-plugins", help="Run the Python files that a suite names.")
     ] = False,
@@ -51,7 +55,7 @@ def profile(
 
     if format.value not in RENDERERS:
         raise BnpbenchError(f"--format {format.value}: a profile comes as {', '.join(RENDERERS)}")
-    loaded = load_suite(suite, allow_plugins=allow_plugins)
+    loaded = load_suite(suite, allow_plugins=allow_plugins, changes=changes or ())
     methods = [method for method in (compare or "").split(",") if method]
     cells = inspection.choose(loaded, only or [], methods, device)
     make_folder(output, "--output")

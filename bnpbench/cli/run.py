@@ -37,6 +37,10 @@ def run(
     cluster: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Run on a Ray cluster: HOST:PORT, auto or local.")
     ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting of every cell, whatever the suite says of it."),
+    ] = None,
     allow_plugins: Annotated[
         bool, typer.Option("--allow-plugins", help="Run the Python files that a suite names.")
     ] = False,
@@ -55,7 +59,7 @@ def run(
     from bnpbench.results import read_results
     from bnpbench.suite import load_suite
 
-    loaded = [load_suite(suite, allow_plugins=allow_plugins) for suite in suites]
+    loaded = [load_suite(suite, allow_plugins=allow_plugins, changes=changes or ()) for suite in suites]
     options = Options(
         out=out,
         device=device,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
@@ -14,9 +16,10 @@ from bnpbench.cache import expanded
 from bnpbench.errors import SuiteError
 from bnpbench.suite.check import check_devices, check_fit, check_labels, check_settings, groups
 from bnpbench.suite.claims import check_claims
-from bnpbench.suite.document import Document, Select
+from bnpbench.suite.document import Document, Override, Select
 from bnpbench.suite.expand import Grid
 from bnpbench.suite.explain import Fault, closest, explain, listed
+from bnpbench.suite.matching import setting_of
 from bnpbench.suite.plugins import PluginFile, imported, load_plugins, plugins_answer
 from bnpbench.suite.source import Source, read
 from bnpbench.suite.suite import Row, Suite
@@ -25,12 +28,13 @@ from bnpbench.suite.vocabulary import Vocabulary
 MAX_PLUGIN_BYTES = 1024 * 1024
 
 
-def load_suite(source: str | Path, *, allow_plugins: bool = False) -> Suite:
+def load_suite(source: str | Path, *, allow_plugins: bool = False, changes: Sequence[str] = ()) -> Suite:
     """Reads a suite and checks all of it that needs neither data nor a device.
 
     Args:
         source: a path; or, as a text without slash and ``.toml``, the name of a suite that ships with bnpbench.
         allow_plugins: whether the suite may name Python files to be run.
+        changes: ``KEY=VALUE`` each, such as ``optimizer.lr=0.05``: a setting of every cell, whatever the file says.
 
     Returns:
         The suite, whose cells are made by :meth:`~bnpbench.suite.suite.Suite.cells`.
@@ -39,12 +43,23 @@ def load_suite(source: str | Path, *, allow_plugins: bool = False) -> Suite:
         SuiteError: with file, line, key path and the closest valid key where there is one.
     """
     with plugins_answer():
-        return _load(source, allow_plugins)
+        return _load(source, allow_plugins, changes)
 
 
-def _load(source: str | Path, allow_plugins: bool) -> Suite:
+def _load(source: str | Path, allow_plugins: bool, changes: Sequence[str]) -> Suite:
     file = read(_path(source))
     document = _document(file)
+    try:
+        return _loaded(file, _changed(document, changes), allow_plugins)
+    except SuiteError as error:
+        number, _, key = (error.key or "").removeprefix("override[").partition("].set.")
+        if key and int(number) >= len(document.override):
+            text = changes[int(number) - len(document.override)]
+            raise SuiteError(f"--set {text}: {error.message}", key=key, closest=error.closest) from None
+        raise
+
+
+def _loaded(file: Source, document: Document, allow_plugins: bool) -> Suite:
     plugins = _plugins(file, document, allow_plugins)
     words = Vocabulary(load_plugins(plugins))
     sums = {known for plugin in plugins for known in plugin.sums} | _sums_of_reads(file, document)
@@ -108,6 +123,31 @@ def _document(source: Source) -> Document:
     except ValidationError as error:
         fault = explain(error, Document, data, Vocabulary()) or Fault((), str(error))
         raise source.error(fault.message, fault.path, fault.closest) from None
+
+
+def _changed(document: Document, changes: Sequence[str]) -> Document:
+    """With an override of all cells for each change, after those of the file."""
+    overrides = []
+    for text in changes:
+        path, value = setting_of(text)
+        if (axis := _axis_in(document.sweep, path)) is not None:
+            raise SuiteError(f"--set {text}: {axis} is an axis of the suite; --only {axis}=VALUE picks from it")
+        for name in reversed(path):
+            value = {name: value}
+        overrides.append(Override(when={}, set=value))
+    return document.model_copy(update={"override": (*document.override, *overrides)})
+
+
+def _axis_in(sweep: Mapping[str, Any], path: Sequence[str]) -> str | None:
+    """The axis that gives a setting its values, or a part of it."""
+    inner: Any = sweep
+    for length, name in enumerate(path, 1):
+        if not isinstance(inner, dict) or name not in inner:
+            return None
+        inner = inner[name]
+        if not isinstance(inner, dict):
+            return ".".join(path[:length])
+    return ".".join(path)
 
 
 def _plugins(source: Source, document: Document, allowed: bool) -> tuple[PluginFile, ...]:

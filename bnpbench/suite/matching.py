@@ -173,10 +173,9 @@ def only_pattern(text: str, words: Vocabulary) -> Pattern:
     Raises:
         SuiteError: there is no key, no value, or no such setting.
     """
-    key, equals, values = text.partition("=")
-    path = tuple(key.strip().split("."))
+    path, values = _parted(text)
     parts = _split(values)
-    if not equals or not all(parts) or not all(path):
+    if not all(parts) or not all(path):
         raise SuiteError(f"--only {shown(text)}: write KEY=VALUE or KEY=VALUE,VALUE, as method=bn,bnp")
     pattern: Any = [_toml_value(word) for word in parts]
     for name in reversed(path):
@@ -185,6 +184,25 @@ def only_pattern(text: str, words: Vocabulary) -> Pattern:
     if fault:
         raise SuiteError(f"--only: {fault[1]}", key=".".join(path), closest=fault[2])
     return dict(pattern)
+
+
+def setting_of(text: str) -> tuple[tuple[str, ...], Any]:
+    """The path and the value that one ``--set KEY=VALUE`` stands for; ``train.`` may stand before the key.
+
+    Raises:
+        SuiteError: there is no key or no value.
+    """
+    path, value = _parted(text)
+    if path[0] == "train":
+        path = path[1:]
+    if not value or not path or not all(path):
+        raise SuiteError(f"--set {shown(text)}: write KEY=VALUE, as optimizer.lr=0.05")
+    return path, _toml_value(value)
+
+
+def _parted(text: str) -> tuple[tuple[str, ...], str]:
+    key, _, value = text.partition("=")
+    return tuple(name.strip() for name in key.split(".")), value.strip()
 
 
 def _check_keys(

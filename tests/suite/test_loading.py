@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from bnpbench.errors import SuiteError
 from bnpbench.suite import load_suite, shipped_suites
 from bnpbench.suite.claims import rows_of, table_of_cells
 from bnpbench.training.models import build_model, not_applicable
@@ -101,3 +102,33 @@ def test_suites_need_neither_torch_nor_pandas() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_a_change_is_a_setting_of_every_cell_whatever_the_file_says() -> None:
+    suite = load_suite("quick", changes=["optimizer.lr=0.25", "train.epochs=2"])
+    cells = suite.cells(device="cpu", threads=1)
+    assert {cell.settings.optimizer.lr for cell in cells} == {0.25}
+    assert {cell.settings.epochs for cell in cells} == {2}
+    assert len(cells) == len(load_suite("quick").cells(device="cpu", threads=1))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("optimizer.momentumm=0.9", "--set optimizer.momentumm=0.9"),
+        ("optimizer.lr=fast", "--set optimizer.lr=fast"),
+        ("epochs=0", "--set epochs=0"),
+        (
+            "batch_size=7",
+            "batch_size is an axis of the suite; --only batch_size=VALUE picks from it",
+        ),
+        ("method.rho=0.5", "--set method.rho=0.5: method is an axis"),
+        ("epochs", '--set "epochs": write KEY=VALUE'),
+        ("=3", '--set "=3": write KEY=VALUE'),
+    ],
+)
+def test_a_change_that_cannot_be_names_itself(change: str, words: str) -> None:
+    with pytest.raises(SuiteError) as caught:
+        load_suite("quick", changes=["threads=1", change])
+    assert words in str(caught.value)
+    assert "override" not in str(caught.value)
