@@ -347,6 +347,10 @@ def test_every_key_of_a_suite_is_on_its_page() -> None:
         assert set(table.model_fields) <= words, table
 
 
+def test_every_shipped_suite_is_on_its_page() -> None:
+    assert {path.stem for path in ROOT.glob("suites/*.toml")} <= named("docs/suites.md")
+
+
 def test_every_column_and_status_is_on_its_page() -> None:
     columns = {name for schema in SCHEMAS.values() for name in schema.names}
     assert columns <= named("docs/results.md")
