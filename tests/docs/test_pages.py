@@ -17,6 +17,7 @@ from torch import nn
 
 from bnpbench import load_suite, run_suite, theory
 from bnpbench.cli import app, run
+from bnpbench.errors import SuiteError
 from bnpbench.execution import listing
 from bnpbench.execution import run as execution
 from bnpbench.execution.options import Options, Outcome
@@ -154,7 +155,7 @@ def untrained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
     def execute(suite: Any, options: Options, progress: Any) -> Outcome:
         cells = options.selection("cpu", 1).cells(suite)
-        assert execution._sharded(suite.blocks(cells), options.shard)  # what a run would go on with
+        assert suite.blocks(cells)
         made_up(options.out, suite.name)
         return Outcome(1, 0, 0, frozenset())
 
@@ -256,6 +257,30 @@ def test_what_a_page_shows_runs(page: str, untrained: Path) -> None:
         for block in blocks(page):
             assert block.language in RUN, f"{block}: a block of {block.language or 'no language'}"
             RUN[block.language](block, scope)
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "expected"),
+    [
+        ("python", "import bnpbench\nbnpbench.no_such_name", AttributeError),
+        ("toml", "[train]\nepoch = 2", SuiteError),
+        ("toml", '[[claim]]\nsays = "nobody"\nleft = { method = "ln" }', SuiteError),
+        ("sh", "bnpbench run suites/quick.toml --no-such-option", AssertionError),
+        ("sh", "true && bnpbench run quick", AssertionError),
+        ("sh", "bnpbench run suites/quick.toml --only method=gn", AssertionError),
+        ("sh", "bnpbench run suites/quick.toml --jobs 2", AssertionError),
+        ("sh", "bnpbench report nowhere  # a folder", AssertionError),
+        ("yaml", "  - run: bnpbench check nowhere.toml", AssertionError),
+    ],
+)
+def test_a_block_that_is_wrong_is_found(language: str, text: str, expected: type[Exception], untrained: Path) -> None:
+    with pytest.raises(expected):
+        RUN[language](Block("README.md", 1, language, text, None), {})
+
+
+def test_commands_are_told_apart() -> None:
+    script = 'A=1 one "$A/8" > out.txt # no\nfirst=$(hostname)\ntwo \\\n  ${{ x.y }} && three |four&\n#SBATCH --x'
+    assert list(commands(script)) == [["one", "1/8"], ["two", "1"], ["three"], ["four"]]
 
 
 def test_the_method_of_ones_own_trains(tmp_path: Path) -> None:
