@@ -25,10 +25,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from bnpbench.statistics.bootstrap import cells_interval
 
 import bnpbench
 from bnpbench import read_results
-from bnpbench.statistics.bootstrap import cells_interval
 from bnpbench.statistics.intervals import Estimate, mean_interval
 
 START_SECONDS = 10.0  # until the first cell begins
