@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from bnpbench.statistics.bootstrap import cells_interval
+from bnpbench.statistics.times import processes_interval
 
 import bnpbench
 from bnpbench import read_results
@@ -103,7 +103,7 @@ def ratio(out: Path) -> Estimate:
     """The bnp/vanilla ratio, as the report has it."""
     table = seconds(out)
     ratios = table["bnp"] / table["vanilla"]
-    return cells_interval([list(of_seed) for _, of_seed in ratios.groupby("seed")])
+    return processes_interval([list(of_seed) for _, of_seed in ratios.groupby("seed")])
 
 
 def step_seconds(out: Path) -> float:
@@ -146,7 +146,7 @@ def coverage_over_cells(k: int, epochs: int = 20, trials: int = 1000) -> float:
     held = 0
     for _ in range(trials):
         cells = [(1 + 0.03 * random.standard_normal()) * (1 + 0.05 * random.standard_normal(epochs)) for _ in range(k)]
-        estimate = cells_interval(cells)
+        estimate = processes_interval(cells)
         held += estimate.low <= 1 <= estimate.high
     return held / trials
 
