@@ -8,7 +8,7 @@ each and follows from its interval alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bnpbench.records.rows import metric as known
@@ -80,10 +80,10 @@ def gain_metric(view: View) -> str:
     return next((name for name in GAINS if any(view.series(cell, name) for cell in view.cells if cell.ok)), GAINS[0])
 
 
-def answers(view: View) -> Iterator[Answer]:
-    """Of every method and batch size that has a baseline beside it and of which anything was run."""
+def answers(view: View, groups: Iterable[Group] | None = None) -> Iterator[Answer]:
+    """Of every method and batch size that has a baseline beside it and of which anything was run; None: all groups."""
     metric = gain_metric(view)
-    for group in view.groups:
+    for group in view.groups if groups is None else groups:
         base = baseline_of(view, group)
         for method, batch_size, cells in group.places():
             if base is not None and method != base:

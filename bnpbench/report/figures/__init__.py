@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from bnpbench.report.data import Group, View
+from bnpbench.report.figures.answer import cost_and_gain
 from bnpbench.report.figures.curves import slug
 from bnpbench.report.figures.epochs import conditioning, cumulative_time, training
 from bnpbench.report.figures.forest import forest
-from bnpbench.report.figures.model import LARGEST, Curve, Figure, ForestPanel, Panel, inks
+from bnpbench.report.figures.model import LARGEST, Axis, Cross, CrossPanel, Curve, Figure, ForestPanel, Panel, inks
 from bnpbench.report.figures.sizes import cost, step_time
 
-__all__ = ["Curve", "Figure", "ForestPanel", "Panel", "figures", "inks"]
+__all__ = ["Cross", "CrossPanel", "Curve", "Figure", "ForestPanel", "Panel", "figures", "inks"]
 
 FIGURES: tuple[Callable[[View, Group], Iterable[Figure]], ...] = (
+    cost_and_gain,
     training,
     conditioning,
     cumulative_time,
     step_time,
     cost,
 )  # each of the cells that share a table; claims, of a whole suite, come after them
+PAPER = "Lange, Helfrich and Ye 2022"
+DRAWS = {"training": range(3, 8), "conditioning": (8,), "step-time": (9,)}  # kind to numbers of the paper's figures
+_NUMBER = r"\d+(?: \((?:left|right)\))?"
+_CITED = re.compile(rf"Figures? ({_NUMBER}(?:(?:, and|,| and) {_NUMBER})*)")
 _MOST_PANELS = 6  # of a figure: more are not legible at half a page
 
 
@@ -45,8 +52,18 @@ def _of_view(view: View) -> Iterable[Figure]:
     for group in view.layout.groups:
         for build in FIGURES:
             for figure in build(view, group):
-                yield replace(figure, title=f"{figure.title}: {group.title}") if group.title else figure
+                title = figure.title + _repeated(view.document.source or "", figure.kind)
+                yield replace(figure, title=f"{title}: {group.title}" if group.title else title)
     yield from forest(view)
+
+
+def _repeated(source: str, kind: str) -> str:
+    """``, Figure 9 of the paper``: which of its figures a suite repeats, of those that this kind of figure draws."""
+    if PAPER not in source or source.lower().startswith("after"):
+        return ""
+    cited = [number for numbers in _CITED.findall(source) for number in re.findall(_NUMBER, numbers)]
+    found = [number for number in cited if int(number.split()[0]) in DRAWS.get(kind, ())]
+    return f", Figure{'s' if len(found) > 1 else ''} {' and '.join(found)} of the paper" if found else ""
 
 
 def _drawable(figure: Figure) -> Figure:
@@ -54,16 +71,14 @@ def _drawable(figure: Figure) -> Figure:
     panels = [panel for panel in figure.panels if isinstance(panel, Panel)]
     if not panels:
         return figure
-    kept = [replace(panel, curves=tuple(_points(curve, panel) for curve in panel.curves)) for panel in panels]
+    kept = [replace(panel, curves=tuple(_points(curve, panel.y) for curve in panel.curves)) for panel in panels]
     kept = [replace(panel, curves=tuple(curve for curve in panel.curves if curve.x)) for panel in kept]
-    kept = [panel if any(c.right for c in panel.curves) else replace(panel, right=None) for panel in kept]
     lost = sum(len(c.x) for panel in panels for c in panel.curves) - sum(len(c.x) for p in kept for c in p.curves)
     notes = (f"Left out: {lost} points out of all bounds.",) if lost else ()
     return replace(figure, panels=tuple(panel for panel in kept if panel.curves), notes=(*figure.notes, *notes))
 
 
-def _points(curve: Curve, panel: Panel) -> Curve:
-    axis = panel.right if curve.right and panel.right else panel.left
+def _points(curve: Curve, axis: Axis) -> Curve:
     least = 1 / LARGEST if axis.log else -LARGEST
     columns = zip(curve.x, curve.y, curve.low, curve.high, curve.n or (1,) * len(curve.x), strict=True)
     kept = [column for column in columns if all(least < number < LARGEST for number in column[1:4])]

@@ -12,7 +12,7 @@ from bnpbench.report.tables.summary import deviations, heading
 from bnpbench.statistics.times import processes_interval
 from bnpbench.text import span
 
-INTERVAL = "Median and 95 % interval"
+INTERVAL = "95 % interval"
 
 
 def over_seeds(
@@ -22,7 +22,6 @@ def over_seeds(
     series: Callable[[Cell], Series],
     *,
     dashed: bool = False,
-    right: bool = False,
 ) -> Curve | None:
     """Mean and range over seeds at each x that every seed has a number at; None where there is none."""
     found = [{x: y for x, y in series(cell).items() if math.isfinite(y)} for cell in cells if cell.ok]
@@ -41,41 +40,45 @@ def over_seeds(
         tuple(map(min, columns)),
         tuple(map(max, columns)),
         dashed,
-        right,
         n=(len(found),) * len(common),
     )
 
 
 def interval_curve(method: str, quantity: str, points: Mapping[int, Sequence[Sequence[float]]]) -> Curve:
-    """For each batch size the median of its cells' values with its interval; a single value has none."""
+    """For each batch size the median of its cells' values with its interval; without a bar where it has none."""
     estimates = {x: processes_interval(cells) for x, cells in points.items()}
     return Curve(
         method,
         quantity,
         tuple(map(float, points)),
         tuple(estimate.value for estimate in estimates.values()),
-        tuple(min(map(min, points[x])) if e.low is None else e.low for x, e in estimates.items()),
-        tuple(max(map(max, points[x])) if e.high is None else e.high for x, e in estimates.items()),
+        tuple(e.value if e.low is None else e.low for e in estimates.values()),
+        tuple(e.value if e.high is None else e.high for e in estimates.values()),
         spread="bars",
         n=tuple(estimate.n for estimate in estimates.values()),
     )
 
 
-def counted(curves: Iterable[Curve], what: str = "seed") -> str:
+def ranged(curves: Iterable[Curve], what: str = "seeds") -> str:
+    """``range over 3 seeds``, of bands; empty where none has any."""
+    counts = {n for curve in curves for n in curve.n} - {1}
+    return f"range over {span(counts)} {what}" if counts else ""
+
+
+def counted(curves: Iterable[Curve]) -> str:
     """``Mean (line) and range (band) over 3 seeds.``"""
     counts = [n for curve in curves for n in curve.n]
     if set(counts) <= {1}:
-        return f"One {what}, no spread."
-    return f"Mean (line) and range (band) over {span(counts)} {what}s."
+        return "One seed, no spread."
+    return f"Mean (line) and range (band) over {span(counts)} seeds."
 
 
-def explained(curves: Iterable[Curve], unit: str) -> list[str]:
-    """What the bars of such curves are."""
+def explained(curves: Sequence[Curve]) -> list[str]:
+    """What the points and bars of such curves are."""
     counts = {n for curve in curves for n in curve.n}
-    several = counts - {1}
-    found = [f"{INTERVAL} over {span(several)} {unit}."] if several else []
-    if 1 in counts:
-        found.append("A single value has no bar.")
+    found = [f"Median of the epochs of each seed, mean over seeds: {span(counts)} epochs a point."]
+    if any(low == high for curve in curves for low, high in zip(curve.low, curve.high, strict=True)):
+        found.append("Points without a bar have no interval.")
     return found
 
 

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from bnpbench.report.data import Cell, Group, Scalar, Series, View
-from bnpbench.report.figures.curves import about, absent, counted, over_seeds
+from bnpbench.report.figures.curves import about, absent, counted, over_seeds, ranged
 from bnpbench.report.figures.model import Axis, Curve, Figure, Panel
 from bnpbench.report.query import Missing, times
 from bnpbench.text import span
 
 _LOG_FROM = 30.0  # largest over smallest loss: from there a linear axis shows one curve and the ground
 _EXPLODED = 20.0  # three times the loss of guessing among a thousand classes: one such epoch would rule the axis
-_QUANTITIES = (("train_loss", "training loss", True, False), ("test_accuracy", "test accuracy", False, True))
+_QUANTITIES = (("train_loss", "training loss"), ("test_accuracy", "test accuracy"))
+_COLUMNS = 3  # of batch sizes in a figure
 _MOST_POINTS = 150  # of a curve: more are one on top of the other
 _STATISTICS = {
     "batch": "batch statistics",
@@ -25,49 +26,49 @@ _STATISTICS = {
 
 
 def training(view: View, group: Group) -> Iterable[Figure]:
-    """The figure of one group; nothing where no cell has two epochs."""
-    found = {batch_size: _curves(view, group, batch_size) for batch_size in group.batch_sizes}
-    found = {batch_size: curves for batch_size, curves in found.items() if curves}
-    curves = [curve for panel in found.values() for curve in panel]
+    """Loss above accuracy, a column for each batch size, three a figure; nothing where no cell has two epochs."""
+    panels = [
+        (batch_size, column, curves)
+        for batch_size in group.batch_sizes
+        for column, quantity in _QUANTITIES
+        if (curves := _curves(view, group, batch_size, column, quantity))
+    ]
+    curves = [curve for _, _, found in panels for curve in found]
     if max((len(curve.x) for curve in curves), default=0) < 2:
         return
-    losses = [y for curve in curves if curve.dashed for y in (*curve.low, *curve.high)]
-    left = Axis("training loss", log=bool(losses) and min(losses) > 0 and max(losses) > _LOG_FROM * min(losses))
-    right = Axis("test accuracy")
-    panels = [
-        Panel(
-            f"batch size {batch_size}",
-            Axis("epoch", whole=True),
-            left if losses else right,
-            curves if losses else tuple(_on_the_left(curve) for curve in curves),
-            right if losses and any(curve.right for curve in curves) else None,
+    losses = [y for _, column, found in panels if column == "train_loss" for c in found for y in (*c.low, *c.high)]
+    log = bool(losses) and min(losses) > 0 and max(losses) > _LOG_FROM * min(losses)
+    sizes = list(dict.fromkeys(batch_size for batch_size, _, _ in panels))
+    notes = (counted(curves), *absent(group, sizes), *_exploded(view, group), *about(view))
+    for start in range(0, len(sizes), _COLUMNS):
+        drawn = tuple(
+            Panel(
+                f"batch size {batch_size}",
+                Axis("epoch", whole=True),
+                Axis(quantity, log=log and column == "train_loss"),
+                found,
+            )
+            for column, quantity in _QUANTITIES
+            for batch_size, of, found in panels
+            if of == column and batch_size in sizes[start : start + _COLUMNS]
         )
-        for batch_size, curves in found.items()
-    ]
-    yield Figure(
-        "training",
-        view.suite,
-        view.id,
-        "training",
-        "Training loss and test accuracy",
-        tuple(panels),
-        (counted(curves), *absent(group, found), *_exploded(view, group), *about(view)),
-        shared=True,
-    )
+        yield Figure(
+            "training",
+            view.suite,
+            view.id,
+            "training",
+            "Training loss and test accuracy",
+            drawn,
+            notes,
+            shared=True,
+            spread=ranged(curves),
+        )
 
 
-def _curves(view: View, group: Group, batch_size: int) -> tuple[Curve, ...]:
+def _curves(view: View, group: Group, batch_size: int, column: str, quantity: str) -> tuple[Curve, ...]:
     found = [
-        over_seeds(
-            method,
-            quantity,
-            group.at(method, batch_size),
-            lambda cell, column=column: _drawn(view.series(cell, column)),  # type: ignore[misc]
-            dashed=dashed,
-            right=right,
-        )
+        over_seeds(method, quantity, group.at(method, batch_size), lambda cell: _drawn(view.series(cell, column)))
         for method in group.methods
-        for column, quantity, dashed, right in _QUANTITIES
     ]
     return tuple(curve for curve in found if curve is not None)
 
@@ -82,10 +83,6 @@ def _exploded(view: View, group: Group) -> list[str]:
     losses = [loss for cell in cells for loss in view.series(cell, "train_loss").values()]
     count = sum(loss > _EXPLODED for loss in losses)
     return [f"Not drawn: training losses above {_EXPLODED:.0f}, in {count} of {len(losses)} epochs."] if count else []
-
-
-def _on_the_left(curve: Curve) -> Curve:
-    return Curve(curve.method, curve.quantity, curve.x, curve.y, curve.low, curve.high, n=curve.n)
 
 
 def cumulative_time(view: View, group: Group) -> Iterable[Figure]:
@@ -112,6 +109,7 @@ def cumulative_time(view: View, group: Group) -> Iterable[Figure]:
         "Cumulative time of training",
         tuple(panels),
         notes,
+        spread=ranged(curves),
     )
 
 
@@ -185,7 +183,9 @@ def _figure(view: View, group: Group, batch_size: int, place: str, looks: _Looks
     ]
     notes += [*absent(group, [batch_size]), *about(view)]
     title = f"Condition numbers over iterations at batch size {batch_size}, {place}"
-    yield Figure("conditioning", view.suite, view.id, "conditioning", title, both_rows, tuple(notes))
+    curves = [curve for panel in both_rows for curve in panel.curves]
+    spread = ranged(curves, "values a point")
+    yield Figure("conditioning", view.suite, view.id, "conditioning", title, both_rows, tuple(notes), spread=spread)
 
 
 def _every(looks: _Looks) -> Iterable[_Look]:

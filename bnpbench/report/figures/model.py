@@ -7,7 +7,7 @@ markers tell the rest.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
@@ -29,12 +29,14 @@ class Axis:
         log: whether it is logarithmic.
         whole: whether its values are whole numbers.
         at: where its ticks stand; empty where the drawing may choose.
+        limits: its ends; None where the drawing may choose.
     """
 
     label: str
     log: bool = False
     whole: bool = False
     at: tuple[float, ...] = ()
+    limits: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,6 @@ class Curve:
         x, y: the points; all finite.
         low, high: the spread at each point, equal to y where there is none.
         dashed: the style of the line.
-        right: whether y belongs to the right axis.
         spread: how low and high are drawn.
         n: how many values each point rests on.
     """
@@ -59,7 +60,6 @@ class Curve:
     low: tuple[float, ...]
     high: tuple[float, ...]
     dashed: bool = False
-    right: bool = False
     spread: Spread = "band"
     n: tuple[int, ...] = ()
 
@@ -85,17 +85,15 @@ class Panel:
 
     Attributes:
         title: what tells it from its sisters.
-        x, left: its axes.
+        x, y: its axes.
         curves: at least one.
-        right: a second y axis, for the curves that ask for it.
         marks: vertical lines.
     """
 
     title: str
     x: Axis
-    left: Axis
+    y: Axis
     curves: tuple[Curve, ...]
-    right: Axis | None = None
     marks: tuple[Mark, ...] = ()
 
 
@@ -138,17 +136,61 @@ class ForestPanel:
 
 
 @dataclass(frozen=True)
+class Cross:
+    """What a method costs and buys at one batch size.
+
+    Attributes:
+        method: its label; gives the colour.
+        label: what stands beside the point.
+        x, y: the point.
+        x_interval, y_interval: low and high; None where there is none, and the point is drawn open.
+    """
+
+    method: str
+    label: str
+    x: float
+    y: float
+    x_interval: tuple[float, float] | None = None
+    y_interval: tuple[float, float] | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether it lacks an interval."""
+        return self.x_interval is None or self.y_interval is None
+
+
+@dataclass(frozen=True)
+class CrossPanel:
+    """Costs and gains over the same baseline.
+
+    Attributes:
+        title: what tells it from its sisters.
+        x, y: its axes, with their limits.
+        base: the baseline's label; it stands at (1, 0).
+        crosses: at least one.
+    """
+
+    title: str
+    x: Axis
+    y: Axis
+    base: str
+    crosses: tuple[Cross, ...]
+
+
+@dataclass(frozen=True)
 class Figure:
     """What one file shows.
 
     Attributes:
         name: of the file, without folder and extension; only letters, digits, ``-``, ``_`` and ``.``.
         suite, environment: what it was measured with.
-        kind: ``training``, ``conditioning``, ``cumulative-time``, ``step-time``, ``cost``, ``claims``.
+        kind: ``cost-and-gain``, ``training``, ``conditioning``, ``cumulative-time``, ``step-time``, ``cost``,
+            ``claims``.
         title: heading.
         panels: at least one.
         notes: what a reader must know, one sentence each.
-        shared: whether all panels have the same y axes.
+        shared: whether panels with the same y axis have the same limits.
+        spread: what bands, bars or crosses show, for the legend; empty where there are none.
     """
 
     name: str
@@ -156,15 +198,21 @@ class Figure:
     environment: str
     kind: str
     title: str
-    panels: tuple[Panel, ...] | tuple[ForestPanel, ...]
+    panels: tuple[Panel, ...] | tuple[CrossPanel, ...] | tuple[ForestPanel, ...]
     notes: tuple[str, ...] = ()
-    shared: bool = field(default=False)
+    shared: bool = False
+    spread: str = ""
 
     @property
     def methods(self) -> tuple[str, ...]:
         """Labels of the methods drawn, in order of appearance."""
-        curves = (curve for panel in self.panels if isinstance(panel, Panel) for curve in panel.curves)
-        return tuple(dict.fromkeys(curve.method for curve in curves))
+        found = list[str]()
+        for panel in self.panels:
+            if isinstance(panel, Panel):
+                found += [curve.method for curve in panel.curves]
+            elif isinstance(panel, CrossPanel):
+                found += [panel.base, *(cross.method for cross in panel.crosses)]
+        return tuple(dict.fromkeys(found))
 
 
 _SPARE = [  # colours of Paul Tol's "muted" scheme, then all again with other markers

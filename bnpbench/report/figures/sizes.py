@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from bnpbench.registry import baselines, subject
 from bnpbench.report.data import Group, View
-from bnpbench.report.figures.curves import about, absent, explained, interval_curve
+from bnpbench.report.figures.curves import INTERVAL, about, absent, explained, interval_curve
 from bnpbench.report.figures.model import Axis, Curve, Figure, Mark, Panel
 from bnpbench.report.query import more_seconds, step_seconds
 from bnpbench.report.tables.growth import crossing, measured_crossing
@@ -14,7 +14,7 @@ from bnpbench.text import significant
 
 
 def step_time(view: View, group: Group) -> Iterable[Figure]:
-    """Milliseconds a step against the batch size, over all epochs of all seeds."""
+    """Milliseconds a step against the batch size; nothing of a single one, of which a table says it all."""
     curves = []
     for method in group.methods:
         points = dict[int, list[list[float]]]()
@@ -25,13 +25,13 @@ def step_time(view: View, group: Group) -> Iterable[Figure]:
                 points[batch_size] = [[1e3 * seconds for seconds in epochs] for epochs in series if epochs]
         if points:
             curves.append(interval_curve(method, "milliseconds a step", points))
-    if not curves:
-        return
     sizes = tuple(sorted({x for curve in curves for x in curve.x}))
+    if len(sizes) < 2:
+        return
     panel = Panel("", Axis("batch size", log=True, whole=True, at=sizes), Axis("ms a step", log=True), tuple(curves))
-    notes = (*explained(curves, "epochs"), *absent(group, group.batch_sizes), *about(view))
+    notes = (*explained(curves), *absent(group, group.batch_sizes), *about(view))
     title = "Time of a step against the batch size"
-    yield Figure("step-time", view.suite, view.id, "step-time", title, (panel,), notes)
+    yield Figure("step-time", view.suite, view.id, "step-time", title, (panel,), notes, spread=INTERVAL)
 
 
 def cost(view: View, group: Group) -> Iterable[Figure]:
@@ -54,11 +54,12 @@ def cost(view: View, group: Group) -> Iterable[Figure]:
         measured = _measured(view, group, pair, sizes)
         milliseconds = Axis(f"ms more than {base}")
         panels.append(Panel("measured time a step", axis, milliseconds, tuple(extra), marks=tuple(measured)))
-        notes += explained(extra, "epochs")
+        notes += explained(extra)
     notes += _told(pair, [*marks, *measured], measured=bool(extra))
     notes += [*absent(group, sizes), *about(view)]
     title = "Predicted, counted and measured cost"
-    yield Figure("cost", view.suite, view.id, "cost", title, tuple(panels), tuple(notes))
+    spread = INTERVAL if extra else ""
+    yield Figure("cost", view.suite, view.id, "cost", title, tuple(panels), tuple(notes), spread=spread)
 
 
 def _flops(group: Group, sizes: Sequence[int], column: str, quantity: str, *, dashed: bool) -> list[Curve]:

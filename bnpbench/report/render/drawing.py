@@ -1,4 +1,4 @@
-"""Figures as SVG and PNG, by matplotlib without a display.
+"""Figures as SVG, PDF and PNG with their captions, by matplotlib without a display.
 
 The same figure gives the same bytes: no date, no random names. Glyphs are outlines of matplotlib's own
 font. What comes from files is drawn letter by letter, never as mathematics (``text.parse_math``).
@@ -16,18 +16,21 @@ from typing import Any, Literal
 
 import matplotlib.style
 from matplotlib import ticker
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Canvas
 from matplotlib.font_manager import findfont, get_font
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from bnpbench.errors import BnpbenchError
 from bnpbench.files import fresh
 from bnpbench.methods.base import Ink
 from bnpbench.report.data import views
 from bnpbench.report.figures import figures
-from bnpbench.report.figures.model import Axis, Curve, Figure, ForestPanel, Mark, Panel, Row, inks
+from bnpbench.report.figures.model import Axis, CrossPanel, Curve, Figure, ForestPanel, Mark, Panel, Row, inks
+from bnpbench.report.tables.summary import ran
 from bnpbench.results import Results
 from bnpbench.text import plain
 
@@ -52,6 +55,7 @@ _STYLE = {
     "lines.linewidth": 1.4,
     "lines.markersize": 4,
     "svg.fonttype": "path",
+    "pdf.compression": 9,
     "text.parse_math": False,
     "axes.formatter.use_mathtext": False,
     "axes.unicode_minus": True,
@@ -67,7 +71,7 @@ def style(name: str) -> Iterator[None]:
 
 def draw_panels(figure: Figure, inks: Mapping[str, Ink]) -> Canvas:
     """Draws a figure of panels; call it, and save what it returns, under :func:`style`."""
-    panels = [panel for panel in figure.panels if isinstance(panel, Panel)]
+    panels = [panel for panel in figure.panels if not isinstance(panel, ForestPanel)]
     columns = {1: 1, 2: 2, 4: 2}.get(len(panels), 3)
     rows = math.ceil(len(panels) / columns)
     canvas = _new_canvas(WIDTH, 1.0)
@@ -75,21 +79,27 @@ def draw_panels(figure: Figure, inks: Mapping[str, Ink]) -> Canvas:
     cells = list(grid.flat)
     for place in cells[len(panels) :]:
         place.remove()
-    rights = [_panel(place, panel, inks) for place, panel in zip(cells, panels, strict=False)]
-    pairs = list(zip(cells, rights, strict=False))
+    pairs = list(zip(panels, cells, strict=False))
+    for panel, axes in pairs:
+        if isinstance(panel, CrossPanel):
+            _crosses(axes, panel, inks)
+        else:
+            _panel(axes, panel, inks)
     if figure.shared:
         _share_limits(pairs)
-    for panel, (left, right) in zip(panels, pairs, strict=True):
-        scale(left, "x", panel.x)
-        scale(left, "y", panel.left)
-        if right is not None and panel.right is not None:
-            scale(right, "y", panel.right)
+    for panel, axes in pairs:
+        scale(axes, "x", panel.x)
+        scale(axes, "y", panel.y)
     if figure.shared:
         _label_outside(pairs, columns)
-    height = rows * (PANEL_HEIGHT if len(panels) > 1 else 1.2 * PANEL_HEIGHT)
-    _finish(canvas, figure, height, _handles(panels, inks))
-    canvas.draw_without_rendering()  # lays out, once for both formats
+    of_crosses = isinstance(panels[0], CrossPanel)
+    height = rows * PANEL_HEIGHT * (1.0 if len(panels) > 1 else 1.6 if of_crosses else 1.2)
+    _finish(canvas, figure, height, _handles(figure, inks))
+    canvas.draw_without_rendering()  # lays out, once for all formats
     canvas.set_layout_engine("none")
+    for panel, axes in pairs:
+        if isinstance(panel, CrossPanel):
+            _label_crosses(axes, panel, inks)
     return canvas
 
 
@@ -100,7 +110,7 @@ def _new_canvas(width: float, height: float) -> Canvas:
     return canvas
 
 
-def _finish(canvas: Canvas, figure: Figure, height: float, handles: Sequence[Line2D] = ()) -> Canvas:
+def _finish(canvas: Canvas, figure: Figure, height: float, handles: Sequence[Artist] = ()) -> Canvas:
     """Adds title, legend and notes above and below what is ``height`` inches high, each in room of its own."""
     lines = [line for note in figure.notes for line in wrapped(note, WIDTH - 0.2, 7, 3)]
     foot = 0.14 * len(lines) + 0.1
@@ -150,9 +160,9 @@ def shortened(text: str, width: float, size: float = FONT) -> str:
 def inches(text: str, size: float) -> float:
     """How wide a line is in a font of so many points."""
     font = get_font(findfont("DejaVu Sans", fallback_to_default=True))
-    font.set_size(size, 72)
+    font.set_size(size, DPI)  # at few dots an inch each letter is rounded up to whole ones
     font.set_text(text, 0.0)
-    return float(font.get_width_height()[0]) / 64 / 72
+    return float(font.get_width_height()[0]) / 64 / DPI
 
 
 def scale(axes: Axes, which: Literal["x", "y"], axis: Axis) -> None:
@@ -173,7 +183,7 @@ def scale(axes: Axes, which: Literal["x", "y"], axis: Axis) -> None:
         side.set_major_locator(ticker.MaxNLocator(nbins=5, integer=axis.whole, min_n_ticks=1, steps=[1, 2, 2.5, 5, 10]))
         side.set_major_formatter(ticker.FuncFormatter(lambda number, _: _tick(number)))
     if axis.at:
-        side.set_major_locator(ticker.FixedLocator(_spaced(axis.at)))
+        side.set_major_locator(ticker.FixedLocator(_spaced(axis.at) if axis.log else axis.at))
 
 
 def _tick(number: float) -> str:
@@ -197,31 +207,111 @@ def _spaced(values: Sequence[float], least: float = 0.09) -> list[float]:
     return kept
 
 
-def _panel(axes: Axes, panel: Panel, inks: Mapping[str, Ink]) -> Axes | None:
-    right = axes.twinx() if panel.right is not None else None
+def _panel(axes: Axes, panel: Panel, inks: Mapping[str, Ink]) -> None:
     methods = list(dict.fromkeys(curve.method for curve in panel.curves))
     for curve in panel.curves:
         offset = methods.index(curve.method) - (len(methods) - 1) / 2 if curve.spread == "bars" else 0.0
-        _curve(right if right is not None and curve.right else axes, curve, inks[curve.method], 1.02**offset)
+        _curve(axes, curve, inks[curve.method], 1.02**offset)
     for mark in panel.marks:
         axes.axvline(mark.x, color="#555555", linewidth=1, linestyle=_mark_style(mark), zorder=1)
-    axes.set_title(shortened(panel.title, 1.9))
-    axes.set_xlabel(panel.x.label)
-    axes.set_ylabel(shortened(panel.left.label, 0.8 * PANEL_HEIGHT))
+    _name(axes, panel)
     if panel.x.log:
         xs = [x for curve in panel.curves for x in curve.x]
         pad = max((max(xs) / min(xs)) ** 0.06, 1.25)
         axes.set_xscale("log")
         axes.set_xlim(min(xs) / pad, max(xs) * pad)
-    if panel.left.log:
+    if panel.y.log:
         axes.set_yscale("log")
-    if right is not None and panel.right is not None:
-        right.set_ylabel(panel.right.label)
-        right.grid(False)
-        right.spines["right"].set_visible(True)
-    else:
-        axes.spines["right"].set_visible(False)
-    return right
+
+
+def _name(axes: Axes, panel: Panel | CrossPanel) -> None:
+    axes.set_title(shortened(panel.title, 1.9))
+    axes.set_xlabel(panel.x.label)
+    axes.set_ylabel(shortened(panel.y.label, 0.8 * PANEL_HEIGHT))
+    axes.spines["right"].set_visible(False)
+
+
+def _crosses(axes: Axes, panel: CrossPanel, inks: Mapping[str, Ink]) -> None:
+    """The points with the arms that they have, and the baseline where its two lines meet."""
+    thin: dict[str, Any] = {"color": "#555555", "linewidth": 0.8, "zorder": 1}
+    axes.axvline(1.0, **thin)
+    axes.axhline(0.0, **thin)
+    ink = inks[panel.base]
+    axes.plot([1.0], [0.0], linestyle="", marker=ink.marker, color=ink.light, markersize=6, zorder=3)
+    for cross in panel.crosses:
+        ink = inks[cross.method]
+        arm: dict[str, Any] = {"color": ink.light, "linewidth": 1.1, "solid_capstyle": "butt", "zorder": 2}
+        if cross.x_interval is not None:
+            axes.plot(cross.x_interval, [cross.y] * 2, **arm)
+        if cross.y_interval is not None:
+            axes.plot([cross.x] * 2, cross.y_interval, **arm)
+        face = "white" if cross.open else ink.light
+        axes.plot(
+            [cross.x],
+            [cross.y],
+            linestyle="",
+            marker=ink.marker,
+            color=ink.light,
+            markerfacecolor=face,
+            markersize=6,
+            zorder=4,
+        )
+    _name(axes, panel)
+    axes.set_xscale("log")
+    for which, axis in (("x", panel.x), ("y", panel.y)):
+        if axis.limits is not None:
+            getattr(axes, f"set_{which}lim")(*axis.limits)
+
+
+_BESIDE = ((1, 1), (-1, 1), (1, -1), (-1, -1))  # the quarters in which a label may stand, in this order
+
+
+def _label_crosses(axes: Axes, panel: CrossPanel, inks: Mapping[str, Ink]) -> None:
+    """The batch sizes beside the points, each in a quarter that touches no other label and no point; else none."""
+    frame = axes.bbox
+    size, high = 7.0, 7.0 / 72 * DPI
+    points = [axes.transData.transform((cross.x, cross.y)) for cross in panel.crosses]
+    points.append(axes.transData.transform((1.0, 0.0)))
+    taken = [(x - 8, y - 8, x + 8, y + 8) for x, y in points]
+    for cross, (x, y) in zip(panel.crosses, points, strict=False):
+        wide = inches(cross.label, size) * DPI if cross.label else 0.0
+        for far in (1, 2):
+            boxes = [_beside(x, y, right, up, wide, 1.2 * high, far) for right, up in _BESIDE]
+            free = [
+                (box, side)
+                for box, side in zip(boxes, _BESIDE, strict=True)
+                if frame.x0 <= box[0] and box[2] <= frame.x1 and frame.y0 <= box[1] and box[3] <= frame.y1
+                if not any(_touch(box, other) for other in taken)
+            ]
+            if cross.label and free:
+                box, (right, _) = free[0]
+                taken.append(box)
+                axes.text(
+                    box[0] if right > 0 else box[2],
+                    (box[1] + box[3]) / 2,
+                    cross.label,
+                    transform=None,
+                    fontsize=size,
+                    color=inks[cross.method].light,
+                    ha="left" if right > 0 else "right",
+                    va="center",
+                    zorder=5,
+                )
+                break
+
+
+_Box = tuple[float, float, float, float]  # left, bottom, right, top
+
+
+def _beside(x: float, y: float, right: int, up: int, wide: float, high: float, far: int) -> _Box:
+    """The box of a label in one quarter of a point."""
+    left = x + 9 if right > 0 else x - 9 - wide
+    bottom = y + 4 + (far - 1) * high if up > 0 else y - 4 - far * high
+    return left, bottom, left + wide, bottom + high
+
+
+def _touch(one: _Box, other: _Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def _curve(axes: Axes, curve: Curve, ink: Ink, shift: float) -> None:
@@ -238,30 +328,37 @@ def _curve(axes: Axes, curve: Curve, ink: Ink, shift: float) -> None:
         axes.fill_between(curve.x, curve.low, curve.high, color=ink.light, alpha=0.15, linewidth=0)
 
 
-def _share_limits(pairs: Sequence[tuple[Axes, Axes | None]]) -> None:
-    for side in zip(*pairs, strict=True):
-        axes = [one for one in side if one is not None]
-        limits = [one.get_ylim() for one in axes]
-        for one in axes:
-            one.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
+def _share_limits(pairs: Sequence[tuple[Panel | CrossPanel, Axes]]) -> None:
+    """The same limits for panels of the same quantity."""
+    for label in {panel.y.label for panel, _ in pairs}:
+        alike = [axes for panel, axes in pairs if panel.y.label == label]
+        limits = [axes.get_ylim() for axes in alike]
+        for axes in alike:
+            axes.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
 
 
-def _label_outside(pairs: Sequence[tuple[Axes, Axes | None]], columns: int) -> None:
-    """Numbers and labels of the y axes only at the outer edges."""
-    for place, (left, right) in enumerate(pairs):
-        if place % columns:
-            left.tick_params(labelleft=False)
-            left.set_ylabel("")
-        if right is not None and place % columns < columns - 1 and place < len(pairs) - 1:
-            right.tick_params(labelright=False)
-            right.set_ylabel("")
+def _label_outside(pairs: Sequence[tuple[Panel | CrossPanel, Axes]], columns: int) -> None:
+    """Numbers and label of a y axis only where the panel to the left has another."""
+    for place, (panel, axes) in enumerate(pairs):
+        if place % columns and pairs[place - 1][0].y.label == panel.y.label:
+            axes.tick_params(labelleft=False)
+            axes.set_ylabel("")
 
 
-def _handles(panels: Sequence[Panel], inks: Mapping[str, Ink]) -> list[Line2D]:
-    curves = [curve for panel in panels for curve in panel.curves]
-    handles = [
-        Line2D([], [], color=inks[m].light, marker=inks[m].marker, markeredgewidth=0, label=shortened(m, 3.0))
-        for m in dict.fromkeys(curve.method for curve in curves)
+def _handles(figure: Figure, inks: Mapping[str, Ink]) -> list[Artist]:
+    panels = [panel for panel in figure.panels if isinstance(panel, Panel)]
+    bases = {panel.base for panel in figure.panels if isinstance(panel, CrossPanel)}
+    handles: list[Artist] = [
+        Line2D(
+            [],
+            [],
+            color=inks[method].light,
+            marker=inks[method].marker,
+            markeredgewidth=0,
+            linestyle="" if bases else "-",
+            label=shortened(method, 3.0) + (" (baseline)" if method in bases else ""),
+        )
+        for method in figure.methods
     ]
     mixed = [panel for panel in panels if len({curve.dashed for curve in panel.curves}) > 1]
     if styles := {curve.quantity: curve.dashed for panel in mixed for curve in panel.curves}:
@@ -274,6 +371,15 @@ def _handles(panels: Sequence[Panel], inks: Mapping[str, Ink]) -> list[Line2D]:
         Line2D([], [], color="#555555", linewidth=1, linestyle=_mark_style(mark), label=f"crossing, {mark.text}")
         for mark in marks.values()
     ]
+    if figure.spread:
+        band = not bases and all(curve.spread == "band" for panel in panels for curve in panel.curves)
+        grey, label = "#555555", shortened(figure.spread, 3.0)
+        mark = {"marker": "+" if bases else "|", "markersize": 9, "markeredgewidth": 1, "linestyle": ""}
+        handles.append(
+            Patch(color=grey, alpha=0.15, linewidth=0, label=label)
+            if band
+            else Line2D([], [], color=grey, label=label, **mark)  # type: ignore[arg-type]
+        )
     return handles
 
 
@@ -283,7 +389,7 @@ def _mark_style(mark: Mark) -> Literal[":", "-."] | tuple[float, Sequence[float]
     return "-." if mark.text == "counted" else (0, (6, 2))
 
 
-def _legend(canvas: Canvas, handles: Sequence[Line2D]) -> float:
+def _legend(canvas: Canvas, handles: Sequence[Artist]) -> float:
     """Adds the legend in as many columns as the width has room for; its height in inches."""
     for columns in range(min(6, len(handles)), 0, -1):
         legend = canvas.legend(
@@ -412,16 +518,23 @@ def _limits(panel: ForestPanel) -> tuple[float, float]:
 
 
 def write_figures(results: Results, folder: Path) -> list[Path]:
-    """Writes every figure of the results as SVG and PNG, and returns the files; others in the folder stay.
+    """Writes every figure of the results, and returns the files; others in the folder stay.
+
+    Each as SVG, PDF and PNG, with a text file of the same name: title, notes, and what was run where.
 
     Raises:
         BnpbenchError: the folder cannot be written.
     """
     seen = views(results)
     colours = inks(seen)
+    origins = {(view.suite, view.id): ran(view).lines for view in seen}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return [path for figure in figures(seen) for path in _write(figure, colours, folder)]
+        return [
+            path
+            for figure in figures(seen)
+            for path in _write(figure, colours, origins[figure.suite, figure.environment], folder)
+        ]
     except OSError as error:
         raise BnpbenchError(f"--figures {folder}: cannot be written ({error.strerror or error})") from error
 
@@ -431,19 +544,29 @@ def canvas(figure: Figure, colours: Mapping[str, Ink]) -> Canvas:
     return draw_forest(figure) if figure.kind == "claims" else draw_panels(figure, colours)
 
 
-def _write(figure: Figure, colours: Mapping[str, Ink], folder: Path) -> list[Path]:
+def caption(figure: Figure, origin: Sequence[str]) -> str:
+    """Title, notes, and where the numbers come from, as text."""
+    parts = [figure.title, *figure.notes, "", f"suite: {figure.suite}", *origin]
+    return "".join(f"{plain(part)}\n" for part in parts)
+
+
+def _write(figure: Figure, colours: Mapping[str, Ink], origin: Sequence[str], folder: Path) -> list[Path]:
     with style(figure.name):
         drawn = canvas(figure, colours)
-        title = f"{figure.suite}: {figure.title}"
-        files = {
-            "svg": {"Date": None, "Creator": "bnpbench", "Title": title, "Description": " ".join(figure.notes)},
+        title, notes = f"{plain(figure.suite)}: {plain(figure.title)}", " ".join(map(plain, figure.notes))
+        saved: dict[str, dict[str, Any]] = {
+            "svg": {"Date": None, "Creator": "bnpbench", "Title": title, "Description": notes},
+            "pdf": {"CreationDate": None, "Creator": "bnpbench", "Producer": None, "Title": title, "Subject": notes},
             "png": {"Software": None, "Title": title},
         }
         paths = []
-        for extension, metadata in files.items():
+        for extension in (*saved, "txt"):
             path = folder / f"{figure.name}.{extension}"
             temporary = fresh(folder / f".{figure.name}.tmp")
-            drawn.savefig(temporary, format=extension, dpi=DPI, metadata=metadata)
+            if extension in saved:
+                drawn.savefig(temporary, format=extension, dpi=DPI, metadata=saved[extension])
+            else:
+                temporary.write_text(caption(figure, origin), encoding="utf-8")
             temporary.replace(path)
             paths.append(path)
     return paths
