@@ -23,6 +23,7 @@ class Format(StrEnum):
     markdown = "markdown"
     csv = "csv"
     json = "json"
+    latex = "latex"
     html = "html"
 
 
@@ -35,7 +36,8 @@ def report(
     ] = None,
     output: Annotated[Path | None, typer.Option(help="File to write, instead of stdout.", callback=from_home)] = None,
     figures: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for figures, as SVG and PNG.", callback=from_home)
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder for figures, as SVG, PDF and PNG with captions.", callback=from_home),
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="On a terminal all tables, not only the answer.")] = False,
     only: Annotated[

@@ -139,12 +139,11 @@ def _notes(found: Sequence[Answer], crosses: Sequence[Cross], x: Axis, y: Axis) 
         place = f"{answer.method} at N = {answer.batch_size}"
         for side, what in ((answer.cost, "time"), (answer.gain, "gain")):
             if isinstance(side.estimate, Missing):
-                reasons.setdefault(f"not shown ({side.estimate.reason})", []).append(place)
+                reasons.setdefault(f"Not shown, {side.estimate.reason}", []).append(place)
                 break
             if side.estimate.low is None:
-                reasons.setdefault(f"open, {what} without an interval ({side.estimate.reason})", []).append(place)
+                reasons.setdefault(f"Open, no interval of the {what}, {side.estimate.reason}", []).append(place)
             if side.remark:
-                reasons.setdefault(f"{what}: {side.remark}", []).append(place)
+                reasons.setdefault(f"{what.capitalize()} {side.remark}", []).append(place)
     for reason, places in reasons.items():
-        whose = "all" if len(places) == len(found) > 1 else some(places, 4)
-        yield f"{reason[0].upper()}{reason[1:]}: {whose}."
+        yield f"{reason}: {'all' if len(places) == len(found) > 1 else some(places, 4)}."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from bnpbench.report.data import View
 from bnpbench.report.figures.curves import about
@@ -26,11 +26,12 @@ def forest(view: View) -> Iterable[Figure]:
     parts: list[list[ForestPanel]] = []
     room = 0
     for quantity, rows in quantities.items():
-        axis = Axis(quantity, log=_is_log(quantity, rows))
+        log = _is_log(quantity, rows)
         while rows:
             if not room:
                 parts.append([])
                 room = _MOST_ROWS
+            axis = Axis(quantity.replace("_", " "), log=log, limits=_limits(quantity, rows[:room], log=log))
             parts[-1].append(ForestPanel(axis, tuple(rows[:room])))
             rows, room = rows[room:], max(0, room - len(rows))
     silent = [verdict for verdict in verdicts if verdict.estimate is None]
@@ -72,6 +73,21 @@ def _is_log(quantity: str, rows: Iterable[Row]) -> bool:
     if not known or min(known) < 1 / LARGEST:
         return False
     return quantity.startswith("ratio") or max(known) > _LOG_FROM * min(known)
+
+
+def _limits(quantity: str, rows: Sequence[Row], *, log: bool) -> tuple[float, float]:
+    """Room for all that is finite, and for a bound to have two sides."""
+    numbers = [number for row in rows for number in (row.value, row.low, row.high, *row.bounds) if number is not None]
+    known = [number for number in numbers if math.isfinite(number)] or [0.0, 1.0]
+    if log:
+        known = [math.log(number) for number in known if number > 0]  # an interval may reach below: cut at the edge
+        pad = 0.12 * (max(known) - min(known)) or 0.1
+        return math.exp(min(known) - pad), math.exp(max(known) + pad)
+    low, high = min(known), max(known)
+    if quantity.startswith("reached"):  # a share of seeds
+        return min(low, 0.0) - 0.05, max(high, 1.0) + 0.05
+    pad = 0.12 * (high - low) or 0.12 * abs(high) or 0.1
+    return low - pad, high + pad
 
 
 def _without(silent: list[Verdict]) -> list[str]:

@@ -39,7 +39,7 @@ def render(results: Results, format: str = "markdown") -> str:  # noqa: A002 - t
 
     Args:
         results: what was read.
-        format: ``markdown``, ``csv`` or ``json``.
+        format: ``markdown``, ``csv``, ``json`` or ``latex``.
 
     Returns:
         The text, ending with a line's end.

@@ -23,13 +23,14 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.font_manager import findfont, get_font
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
 
 from bnpbench.errors import BnpbenchError
 from bnpbench.files import fresh
 from bnpbench.methods.base import Ink
 from bnpbench.report.data import views
 from bnpbench.report.figures import figures
-from bnpbench.report.figures.model import Axis, CrossPanel, Curve, Figure, ForestPanel, Mark, Panel, Row, inks
+from bnpbench.report.figures.model import Axis, Cross, CrossPanel, Curve, Figure, ForestPanel, Mark, Panel, Row, inks
 from bnpbench.report.tables.summary import ran
 from bnpbench.results import Results
 from bnpbench.text import plain
@@ -227,7 +228,7 @@ def _panel(axes: Axes, panel: Panel, inks: Mapping[str, Ink]) -> None:
 def _name(axes: Axes, panel: Panel | CrossPanel) -> None:
     axes.set_title(shortened(panel.title, 1.9))
     axes.set_xlabel(panel.x.label)
-    axes.set_ylabel(shortened(panel.y.label, 0.8 * PANEL_HEIGHT))
+    axes.set_ylabel("\n".join(wrapped(panel.y.label, 0.8 * PANEL_HEIGHT, FONT, 2)))
     axes.spines["right"].set_visible(False)
 
 
@@ -264,53 +265,69 @@ def _crosses(axes: Axes, panel: CrossPanel, inks: Mapping[str, Ink]) -> None:
 
 
 _BESIDE = ((1, 1), (-1, 1), (1, -1), (-1, -1))  # the quarters in which a label may stand, in this order
-
-
-def _label_crosses(axes: Axes, panel: CrossPanel, inks: Mapping[str, Ink]) -> None:
-    """The batch sizes beside the points, each in a quarter that touches no other label and no point; else none."""
-    frame = axes.bbox
-    size, high = 7.0, 7.0 / 72 * DPI
-    points = [axes.transData.transform((cross.x, cross.y)) for cross in panel.crosses]
-    points.append(axes.transData.transform((1.0, 0.0)))
-    taken = [(x - 8, y - 8, x + 8, y + 8) for x, y in points]
-    for cross, (x, y) in zip(panel.crosses, points, strict=False):
-        wide = inches(cross.label, size) * DPI if cross.label else 0.0
-        for far in (1, 2):
-            boxes = [_beside(x, y, right, up, wide, 1.2 * high, far) for right, up in _BESIDE]
-            free = [
-                (box, side)
-                for box, side in zip(boxes, _BESIDE, strict=True)
-                if frame.x0 <= box[0] and box[2] <= frame.x1 and frame.y0 <= box[1] and box[3] <= frame.y1
-                if not any(_touch(box, other) for other in taken)
-            ]
-            if cross.label and free:
-                box, (right, _) = free[0]
-                taken.append(box)
-                axes.text(
-                    box[0] if right > 0 else box[2],
-                    (box[1] + box[3]) / 2,
-                    cross.label,
-                    transform=None,
-                    fontsize=size,
-                    color=inks[cross.method].light,
-                    ha="left" if right > 0 else "right",
-                    va="center",
-                    zorder=5,
-                )
-                break
-
-
 _Box = tuple[float, float, float, float]  # left, bottom, right, top
 
 
+def _label_crosses(axes: Axes, panel: CrossPanel, inks: Mapping[str, Ink]) -> None:
+    """The batch sizes beside the points, each in a quarter that no other label or point touches, and few arms."""
+    frame, size, dot = axes.bbox, 7.0, DPI / 72
+    points = [axes.transData.transform((cross.x, cross.y)) / dot for cross in panel.crosses]
+    base = axes.transData.transform((1.0, 0.0)) / dot
+    taken: list[_Box] = [(x - 3, y - 3, x + 3, y + 3) for x, y in (*points, base)]
+    arms = [_arm(axes, ends, dot) for cross in panel.crosses for ends in _ends(cross)]
+    edges = frame.x0 / dot, frame.y0 / dot, frame.x1 / dot, frame.y1 / dot
+    for cross, (x, y) in zip(panel.crosses, points, strict=True):
+        wide = inches(cross.label, size) * 72
+        boxes = [
+            (side, _beside(x, y, *side, wide, 1.2 * size, far)) for far in (0, 1) for side in _BESIDE if cross.label
+        ]
+        free = [
+            (side, box)
+            for side, box in boxes
+            if _touch(box, edges, whole=True) and not any(_touch(box, other) for other in taken)
+        ]
+        if free:
+            (right, _), box = min(free, key=lambda one: sum(_touch(one[1], arm) for arm in arms))  # the nearer first
+            taken.append(box)
+            axes.annotate(
+                cross.label,
+                (cross.x, cross.y),
+                ((box[0] if right > 0 else box[2]) - x, (box[1] + box[3]) / 2 - y),
+                textcoords="offset points",
+                fontsize=size,
+                color=inks[cross.method].light,
+                ha="left" if right > 0 else "right",
+                va="center",
+                zorder=5,
+                path_effects=[withStroke(linewidth=2, foreground="white")],  # arms cross it
+            )
+
+
+def _ends(cross: Cross) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
+    """The two ends of each arm."""
+    if cross.x_interval is not None:
+        yield (cross.x_interval[0], cross.y), (cross.x_interval[1], cross.y)
+    if cross.y_interval is not None:
+        yield (cross.x, cross.y_interval[0]), (cross.x, cross.y_interval[1])
+
+
+def _arm(axes: Axes, ends: tuple[tuple[float, float], tuple[float, float]], dot: float) -> _Box:
+    """The box of an arm, in points of 1/72 inch."""
+    (x0, y0), (x1, y1) = (axes.transData.transform(end) / dot for end in ends)
+    return x0, y0 - 0.5, x1 + 0.5, y1
+
+
 def _beside(x: float, y: float, right: int, up: int, wide: float, high: float, far: int) -> _Box:
-    """The box of a label in one quarter of a point."""
-    left = x + 9 if right > 0 else x - 9 - wide
-    bottom = y + 4 + (far - 1) * high if up > 0 else y - 4 - far * high
+    """The box of a label in one quarter of a point, in points of 1/72 inch."""
+    left = x + 3 if right > 0 else x - 3 - wide
+    bottom = y + 1.5 + far * high if up > 0 else y - 1.5 - (far + 1) * high
     return left, bottom, left + wide, bottom + high
 
 
-def _touch(one: _Box, other: _Box) -> bool:
+def _touch(one: _Box, other: _Box, *, whole: bool = False) -> bool:
+    """Whether they overlap, or the first lies in the other as a whole."""
+    if whole:
+        return one[0] >= other[0] and one[2] <= other[2] and one[1] >= other[1] and one[3] <= other[3]
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
@@ -356,6 +373,7 @@ def _handles(figure: Figure, inks: Mapping[str, Ink]) -> list[Artist]:
             marker=inks[method].marker,
             markeredgewidth=0,
             linestyle="" if bases else "-",
+            markersize=6 if bases else 4,
             label=shortened(method, 3.0) + (" (baseline)" if method in bases else ""),
         )
         for method in figure.methods
@@ -450,7 +468,7 @@ def draw_forest(figure: Figure) -> Canvas:
 
 
 def _forest_panel(axes: Axes, panel: ForestPanel, heights: Sequence[float], words: Sequence[list[str]]) -> None:
-    low, high = _limits(panel)
+    low, high = limits = panel.axis.limits or axes.get_xlim()
     if panel.axis.log:
         axes.set_xscale("log")
     axes.set_xlim(low, high)
@@ -463,7 +481,7 @@ def _forest_panel(axes: Axes, panel: ForestPanel, heights: Sequence[float], word
     axes.set_xlabel(shortened(panel.axis.label, WIDTH - _LEFT - _RIGHT))
     middle = 0.0
     for row, height, lines in zip(panel.rows, heights, words, strict=True):
-        _row(axes, row, middle + height / 2, height, lines, (low, high))
+        _row(axes, row, middle + height / 2, height, lines, limits)
         middle += height
 
 
@@ -496,22 +514,6 @@ def _row(axes: Axes, row: Row, y: float, height: float, lines: list[str], limits
         ha="left",
         **text,
     )
-
-
-def _limits(panel: ForestPanel) -> tuple[float, float]:
-    """Room for all that is finite, and for a bound to have two sides."""
-    numbers = [n for row in panel.rows for n in (row.value, row.low, row.high, *row.bounds) if n is not None]
-    known = [number for number in numbers if math.isfinite(number)] or [0.0, 1.0]
-    if panel.axis.log:
-        known = [number for number in known if number > 0]  # an interval may reach below: cut at the edge
-        low, high = math.log(min(known)), math.log(max(known))
-        pad = 0.12 * (high - low) or 0.1
-        return math.exp(low - pad), math.exp(high + pad)
-    low, high = min(known), max(known)
-    if panel.axis.label.startswith("reached"):  # a share of seeds
-        return min(low, 0.0) - 0.05, max(high, 1.0) + 0.05
-    pad = 0.12 * (high - low) or 0.12 * abs(high) or 0.1
-    return low - pad, high + pad
 
 
 # --- files --------------------------------------------------------------------------------

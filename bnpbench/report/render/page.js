@@ -45,16 +45,39 @@
     URL.revokeObjectURL(address);
     for (const table of document.querySelectorAll("table.sortable")) {
       const rows = table.tBodies[0].rows.length;
-      if (rows < 2) continue;
+      const long = rows > (table.classList.contains("gains") ? 20 : 5);
       const caption = table.caption.textContent;
-      new DataTable(table, {
-        paging: false, order: [], info: rows > 5, searching: rows > 5, autoWidth: false,
-        layout: { topStart: rows > 5 ? "search" : null, topEnd: null, bottomStart: rows > 5 ? "info" : null, bottomEnd: null },
+      const scroll = table.closest(".scroll");
+      if (rows > 1) new DataTable(table, {
+        paging: false, order: [], info: long, searching: long, autoWidth: false,
+        layout: { topStart: long ? "search" : null, topEnd: null, bottomStart: long ? "info" : null, bottomEnd: null },
         language: { search: "Filter: ", info: "_TOTAL_ rows", infoEmpty: "no rows", infoFiltered: "of _MAX_", zeroRecords: "no row holds these words" },
       });
       const input = table.closest(".dt-container")?.querySelector("input");
       if (input) input.setAttribute("aria-label", "Filter the table: " + caption);
+      showMore(scroll);
     }
+  }
+
+  /* A line above a table that is wider than its place. */
+  function showMore(scroll) {
+    const cue = element("p", { class: "cue", "aria-hidden": "true", hidden: "" }, "More to the right →");
+    scroll.before(cue);
+    const look = () => { cue.hidden = scroll.scrollWidth <= scroll.clientWidth + 1; };
+    new ResizeObserver(look).observe(scroll);
+    scroll.addEventListener("scroll", () => { cue.textContent = scroll.scrollLeft < 4 ? "More to the right →" : scroll.scrollLeft + scroll.clientWidth > scroll.scrollWidth - 4 ? "← More to the left" : "← More on both sides →"; }, { passive: true });
+  }
+
+  /* The menu shows the sections of the part that is read; a link into what is folded opens it. */
+  function followReading() {
+    const items = [...document.querySelectorAll(".menu > li")];
+    const parts = [...document.querySelectorAll(".part")];
+    const mark = () => {
+      const read = parts.findLastIndex((part) => part.getBoundingClientRect().top < innerHeight / 3);
+      items.forEach((item, i) => item.classList.toggle("here", i === Math.max(read, 0) && parts.length > 0));
+    };
+    addEventListener("scroll", mark, { passive: true });
+    mark();
   }
 
   /* Figures. */
@@ -103,8 +126,7 @@
       if (hidden.has(curve.method)) continue;
       const method = methods[curve.method];
       const colour = dark.matches && !printing ? method.dark : method.light;
-      const yaxis = curve.right ? "y2" : "y";
-      const common = { x: curve.x, yaxis, type: "scatter" };
+      const common = { x: curve.x, type: "scatter" };
       if (curve.low && !curve.bars) {
         const edge = { ...common, mode: "lines", line: { width: 0 }, hoverinfo: "skip" };
         found.push({ ...edge, y: curve.low }, { ...edge, y: curve.high, fill: "tonexty", fillcolor: faded(colour) });
@@ -121,7 +143,7 @@
     return found;
   }
 
-  const heights = (panels, right) => panels.flatMap((panel) => panel.curves.filter((c) => c.right === right).flatMap((c) => [...c.y, ...(c.low ? [...c.low, ...c.high] : [])]));
+  const heights = (panels) => panels.flatMap((panel) => panel.curves.flatMap((c) => [...c.y, ...(c.low ? [...c.low, ...c.high] : [])]));
 
   /* Room for all values, on a logarithmic axis in powers of ten. */
   function range(values, log) {
@@ -135,13 +157,87 @@
     const made = layout(colours, 280, printing ? 336 : place.clientWidth);
     if (panel.title) made.title = { text: text(clipped(panel.title, made.width - 20)), font: { size: 13 }, x: 0.5, y: 0.98, yanchor: "top" };
     made.xaxis = axis(panel.x, colours, panel.curves.flatMap((curve) => curve.x));
-    const [left, right] = [heights(sisters, false), heights(sisters, true)];
+    const left = heights(sisters);
     made.yaxis = { ...axis(panel.y, colours, left), range: range(left, panel.y.log) };
-    if (panel.y2) made.yaxis2 = { ...axis(panel.y2, colours, right), tickmode: "auto", range: range(right, false), overlaying: "y", side: "right", showgrid: false };
     const dashes = { predicted: "dot", counted: "dashdot" };
     made.shapes = panel.marks.map((mark) => ({ type: "line", xref: "x", yref: "paper", x0: mark.x, x1: mark.x, y0: 0, y1: 1,
       line: { color: colours.faint, width: 1.5, dash: dashes[mark.text] || "dash" } }));
     return Plotly.react(place, traces(panel, hidden), made, { displayModeBar: false });
+  }
+
+  /* Costs along, gains upwards; the baseline where the two lines meet. */
+  function drawCrosses(place, panel, hidden, colours) {
+    const made = layout(colours, 290, printing ? 460 : place.clientWidth);
+    const margin = made.margin = { l: 72, r: 10, t: panel.title ? 28 : 8, b: 42 };
+    const [wide, high] = [made.width - margin.l - margin.r, made.height - margin.t - margin.b];
+    if (panel.title) made.title = { text: text(clipped(panel.title, made.width - 20)), font: { size: 13 }, x: 0.5, y: 0.98, yanchor: "top" };
+    const [left, right] = panel.x.limits.map(Math.log10);
+    const [bottom, top] = panel.y.limits;
+    made.xaxis = { ...axis(panel.x, colours, []), range: [left, right], automargin: false, layer: "below traces" };
+    made.yaxis = { ...axis(panel.y, colours, []), range: [bottom, top], automargin: false };
+    const named = (words, room) => broken(words, room).map((line) => text(clipped(line, room, 12))).join("<br>");
+    made.xaxis.title = { text: text(clipped(panel.x.label, wide, 12)), standoff: 4, font: { size: 12 } };
+    made.yaxis.title = { text: named(panel.y.label, high), standoff: 4, font: { size: 12 } };
+    const rule = { type: "line", layer: "below", line: { color: colours.faint, width: 1 } };
+    made.shapes = [{ ...rule, xref: "x", yref: "paper", x0: 1, x1: 1, y0: 0, y1: 1 }, { ...rule, xref: "paper", yref: "y", x0: 0, x1: 1, y0: 0, y1: 0 }];
+    const shown = panel.crosses.filter((cross) => !hidden.has(cross.method));
+    const ink = (index) => (dark.matches && !printing ? methods[index].dark : methods[index].light);
+    const arm = (cross, key, own) => (cross[own] ? cross[own].map((end) => Math.abs(end - cross[key])) : [0, 0]);
+    const told = (cross, own) => (cross[own] ? `from ${number(cross[own][0])} to ${number(cross[own][1])}` : "no interval");
+    const data = [...new Set(shown.map((cross) => cross.method))].map((index) => {
+      const own = shown.filter((cross) => cross.method === index);
+      const bars = (key, ends) => ({ type: "data", symmetric: false, thickness: 1.5, width: 0, color: ink(index),
+        array: own.map((cross) => arm(cross, key, ends)[1]), arrayminus: own.map((cross) => arm(cross, key, ends)[0]) });
+      return { type: "scatter", mode: "markers", x: own.map((cross) => cross.x), y: own.map((cross) => cross.y),
+        error_x: bars("x", "xs"), error_y: bars("y", "ys"),
+        marker: { color: ink(index), size: 10, line: { width: own.map((cross) => (cross.xs && cross.ys ? 0 : 2)), color: ink(index) }, symbol: own.map((cross) => methods[index].symbol + (cross.xs && cross.ys ? "" : "-open")) },
+        text: own.map((cross) => `<b>${text(methods[index].label)}</b> ${text(cross.label)}<br>cost ${number(cross.x)}, ${told(cross, "xs")}<br>gain ${number(cross.y)}, ${told(cross, "ys")}`),
+        hovertemplate: "%{text}<extra></extra>" };
+    });
+    const base = methods[panel.base];
+    data.push({ type: "scatter", mode: "markers", x: [1], y: [0], marker: { color: ink(panel.base), size: 10, symbol: base.symbol },
+      text: [`<b>${text(base.label)}</b>, the baseline`], hovertemplate: "%{text}<extra></extra>" });
+    const at = (x, y) => [((Math.log10(x) - left) / (right - left)) * wide, ((y - bottom) / (top - bottom)) * high];
+    made.annotations = beside(shown, at, wide, high).map(({ cross, dx, dy, anchor }) => ({ x: Math.log10(cross.x), y: cross.y, xref: "x", yref: "y", showarrow: false,
+      text: text(cross.label), font: { size: 11, color: ink(cross.method) }, xanchor: anchor, yanchor: "middle", xshift: dx, yshift: dy, borderpad: 0 }));
+    return Plotly.react(place, data, made, { displayModeBar: false });
+  }
+
+  /* In two lines where one has no room. */
+  function broken(words, room) {
+    pen.font = `12px ${FONT}`;
+    if (pen.measureText(words).width <= room) return [words];
+    const parts = words.split(" ");
+    let first = parts.shift();
+    while (parts.length && first.length + parts[0].length < words.length / 2) first += " " + parts.shift();
+    return [first, parts.join(" ")];
+  }
+
+  /* For each label the quarter beside its point that touches no other label and no point, and the fewest arms. */
+  function beside(crosses, at, wide, high) {
+    const touch = (a, b) => a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3];
+    const spots = crosses.map((cross) => at(cross.x, cross.y));
+    const taken = [...spots, at(1, 0)].map(([x, y]) => [x - 6, y - 6, x + 6, y + 6]);
+    const arms = crosses.flatMap((cross, i) => [
+      ...(cross.xs ? [[at(cross.xs[0], cross.y)[0], spots[i][1] - 1, at(cross.xs[1], cross.y)[0], spots[i][1] + 1]] : []),
+      ...(cross.ys ? [[spots[i][0] - 1, at(cross.x, cross.ys[0])[1], spots[i][0] + 1, at(cross.x, cross.ys[1])[1]]] : [])]);
+    const found = [];
+    crosses.forEach((cross, i) => {
+      if (!cross.label) return;
+      pen.font = `11px ${FONT}`;
+      const [long, [x, y]] = [pen.measureText(cross.label).width + 4, spots[i]];
+      const places = [0, 1].flatMap((far) => [[1, 1], [-1, 1], [1, -1], [-1, -1]].map(([h, v]) => {
+        const from = h > 0 ? x + 6 : x - 6 - long;
+        const middle = y + v * (11 + 15 * far);
+        return { h, middle, box: [from, middle - 8, from + long, middle + 8] };
+      })).filter(({ box }) => box[0] >= 0 && box[2] <= wide && box[1] >= 0 && box[3] <= high && !taken.some((other) => touch(box, other)));
+      if (!places.length) return;
+      const crossed = ({ box }) => arms.filter((arm) => touch(box, arm)).length; // of equal ones the first, nearest
+      const best = places.reduce((one, other) => (crossed(other) < crossed(one) ? other : one));
+      taken.push(best.box);
+      found.push({ cross, dx: best.h * 7, dy: best.middle - y, anchor: best.h > 0 ? "left" : "right" });
+    });
+    return found;
   }
 
   function drawForest(place, panel, colours) {
@@ -149,11 +245,8 @@
     const made = layout(colours, 46 * panel.rows.length + 80, width);
     const log = panel.axis.log;
     const back = (value) => (log ? 10 ** value : value);
-    const known = panel.rows.flatMap((row) => [row.value, row.low, row.high, ...row.bounds]).filter((value) => value !== null && !(log && value <= 0)).map((value) => (log ? Math.log10(value) : value));
-    let [low, high] = known.length ? [Math.min(...known), Math.max(...known)] : [0, 1];
-    const pad = 0.12 * (high - low) || 0.12 * Math.abs(high) || 0.1;
-    [low, high] = [low - pad, high + pad];
-    made.xaxis = { ...axis(panel.axis, colours, known.map(back)), range: [low, high] };
+    const [low, high] = panel.axis.limits.map((end) => (log ? Math.log10(end) : end));
+    made.xaxis = { ...axis(panel.axis, colours, panel.axis.limits), range: [low, high] };
     made.yaxis = { range: [panel.rows.length - 0.4, -0.75], visible: false, fixedrange: true };
     made.margin.t = 4;
     made.shapes = panel.rows.map((row, i) => ({ type: "rect", layer: "below", fillcolor: colours.asked, line: { width: 0 },
@@ -177,11 +270,13 @@
       this.data = JSON.parse(figure.querySelector("script").textContent);
       this.hidden = new Set();
       this.forest = this.data.kind === "claims";
+      this.crosses = this.data.kind === "cost-and-gain";
       const panels = figure.querySelector(".panels");
       panels.classList.toggle("single", this.data.panels.length === 1);
+      panels.classList.toggle("threes", ![1, 2, 4].includes(this.data.panels.length));
       panels.classList.toggle("forest", this.forest);
       this.places = this.data.panels.map((panel) => {
-        const words = this.forest ? panel.axis.label : panel.title || panel.y.label;
+        const words = this.forest ? panel.axis.label : [panel.title, panel.y.label].filter(Boolean).join(", ");
         return panels.appendChild(element("div", { role: "img", "aria-label": `${this.data.title}: ${words}; the numbers stand below the figure` }));
       });
       this.legend(figure.querySelector(".legend"));
@@ -191,8 +286,11 @@
 
     legend(place) {
       if (this.forest) return place.remove();
-      const curves = this.data.panels.flatMap((panel) => panel.curves);
-      for (const index of new Set(curves.map((curve) => curve.method))) {
+      const { panels, spread } = this.data;
+      if (this.crosses) for (const base of new Set(panels.map((panel) => panel.base))) {
+        place.append(element("span", { class: "key" }, element("span", { "aria-hidden": "true", "data-method": base }, "● "), methods[base].label + ", the baseline"));
+      }
+      for (const index of new Set(panels.flatMap((panel) => (panel.crosses ?? panel.curves).map((one) => one.method)))) {
         const swatch = element("span", { "aria-hidden": "true", "data-method": index }, "■ ");
         const button = element("button", { type: "button", "aria-pressed": "true" }, swatch, methods[index].label);
         button.addEventListener("click", () => {
@@ -203,6 +301,8 @@
         });
         place.append(button);
       }
+      if (spread) place.append(element("span", { class: "key" }, `${this.crosses ? "┼" : panels.some((panel) => panel.curves.some((curve) => curve.bars)) ? "│" : "▒"} ${spread}`));
+      if (this.crosses) return;
       const styles = new Map(this.data.panels.filter((panel) => new Set(panel.curves.map((c) => c.dashed)).size > 1).flatMap((panel) => panel.curves.map((c) => [c.quantity, c.dashed])));
       for (const [quantity, dashed] of styles) place.append(element("span", { class: "key" }, `${dashed ? "┄┄" : "──"} ${quantity}`));
     }
@@ -211,16 +311,23 @@
       const colours = Object.fromEntries(["ink", "faint", "rule", "shade", "asked"].map((name) => [name, look("--" + name)]));
       for (const [i, place] of this.places.entries()) {
         const panel = this.data.panels[i];
-        await (this.forest ? drawForest(place, panel, colours) : drawPanel(place, panel, this.hidden, colours, this.data.shared ? this.data.panels : [panel]));
+        const sisters = this.data.shared ? this.data.panels.filter((one) => one.y?.label === panel.y?.label) : [panel];
+        await (this.forest ? drawForest(place, panel, colours) : this.crosses ? drawCrosses(place, panel, this.hidden, colours) : drawPanel(place, panel, this.hidden, colours, sisters));
       }
     }
 
     numbers(place) {
-      const rows = this.forest
-        ? this.data.panels.flatMap((panel) => panel.rows.map((row) => [panel.axis.label, row.says, row.detail, row.outcome, row.text]))
-        : this.data.panels.flatMap((panel) => panel.curves.flatMap((curve) => curve.x.map((x, i) =>
-          [panel.title, methods[curve.method].label, curve.quantity, number(x), number(curve.y[i]), curve.low ? `${number(curve.low[i])} to ${number(curve.high[i])}` : "–"])));
-      const names = this.forest ? ["quantity", "claim", "where", "verdict", "estimate and interval"] : ["panel", "method", "quantity", this.data.panels[0].x.label, "value", "spread"];
+      const spread = (ends) => (ends ? `${number(ends[0])} to ${number(ends[1])}` : "–");
+      const panels = this.data.panels;
+      const [names, rows] = this.forest
+        ? [["quantity", "claim", "where", "verdict", "estimate and interval"],
+          panels.flatMap((panel) => panel.rows.map((row) => [panel.axis.label, row.says, row.detail, row.outcome, row.text]))]
+        : this.crosses
+          ? [["panel", "method", "batch size", "cost", "95 % interval", "gain", "95 % interval"],
+            panels.flatMap((panel) => panel.crosses.map((one) => [panel.title, methods[one.method].label, one.label, number(one.x), spread(one.xs), number(one.y), spread(one.ys)]))]
+          : [["panel", "method", "quantity", panels[0].x.label, "value", "spread"],
+            panels.flatMap((panel) => panel.curves.flatMap((curve) => curve.x.map((x, i) =>
+              [panel.title, methods[curve.method].label, curve.quantity, number(x), number(curve.y[i]), curve.low ? spread([curve.low[i], curve.high[i]]) : "–"])))];
       const head = element("thead", {}, element("tr", {}, ...names.map((name) => element("th", { scope: "col" }, name))));
       const body = element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map((cell) => element("td", {}, cell)))));
       const caption = element("caption", {}, this.data.title);
@@ -237,14 +344,25 @@
       }
       return Promise.all(charts.map((chart) => chart.draw()));
     };
+    followReading();
     await enhanceTables();
     document.head.append(element("script", {}, await unpacked("plotly")));
     await paint();
     dark.addEventListener("change", paint);
     let waiting;
     addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(() => { if (!printing) paint(); }, 150); });
-    addEventListener("beforeprint", () => { printing = true; paint(); });
-    addEventListener("afterprint", () => { printing = false; paint(); });
+    let folded = [];
+    addEventListener("beforeprint", () => {
+      folded = [...document.querySelectorAll("main details:not(.numbers):not([open])")];
+      folded.forEach((details) => { details.open = true; });
+      printing = true;
+      paint();
+    });
+    addEventListener("afterprint", () => {
+      folded.forEach((details) => { details.open = false; });
+      printing = false;
+      paint();
+    });
     document.documentElement.dataset.ready = "true";
   }
 

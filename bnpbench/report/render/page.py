@@ -8,7 +8,8 @@ from __future__ import annotations
 import base64
 import gzip
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import distribution
@@ -24,6 +25,7 @@ from bnpbench.report.document import Chapter, Section, Table
 from bnpbench.report.figures import Figure, figures, inks
 from bnpbench.report.render.page_data import Raw, figure_data, method_data, raw_files, script_json
 from bnpbench.report.tables import chapters
+from bnpbench.report.tables.answer import TITLE
 from bnpbench.results import Results
 from bnpbench.text import DASH, plain
 
@@ -34,6 +36,12 @@ _SCRIPTS = {
     "tables": ("itables", "html/dt_bundle.js"),
 }
 _NOTICE = re.compile(r"/\*[!*](?:(?!\*/).){0,20000}?\*/", re.DOTALL)
+_OPEN = ("Claims", "Deviations")  # titles of what is not folded
+_TONES = {
+    **dict.fromkeys(("better", "cheaper"), "good"),
+    **dict.fromkeys(("worse", "dearer"), "bad"),
+    "undecided": "open",
+}
 _LAST = 1e308  # where what is no number stands among numbers
 
 
@@ -67,14 +75,27 @@ class _Cell:
 
 @dataclass(frozen=True)
 class _Part:
-    """A chapter as the template wants it."""
+    """A chapter as the template wants it.
+
+    Attributes:
+        anchor: of its heading.
+        title, name: its heading, and how the menu calls it.
+        answer: what is shown first, with its figures; None where there is none.
+        plain: claims, and what else is not folded.
+        folded: the details.
+        pictures, figures: of the answer, and the others, with their JSON.
+        raw: links to the files.
+    """
 
     anchor: str
     title: str
-    summary: tuple[str, str, str]  # suite, cells, claims
+    name: str
     lines: tuple[str, ...]
-    sections: tuple[Section, ...]
-    figures: tuple[tuple[Figure, str], ...]  # with their JSON
+    answer: Section | None
+    plain: tuple[Section, ...]
+    folded: tuple[Section, ...]
+    pictures: tuple[tuple[Figure, str], ...]
+    figures: tuple[tuple[Figure, str], ...]
     raw: Raw
 
 
@@ -83,8 +104,10 @@ def _rendered(results: Results, folders: Sequence[Path], base: Path) -> str:
     colours = inks(seen)
     names = list(colours)
     everything = figures(seen)
+    found = list(enumerate(chapters(results), 1))
+    several = Counter(chapter.suite for _, chapter in found)
     return _template().render(
-        parts=[_part(*pair, seen, everything, names, folders, base) for pair in enumerate(chapters(results), 1)],
+        parts=[_part(*pair, several, seen, everything, names, folders, base) for pair in found],
         methods=script_json(method_data(colours)),
         scripts=packed_scripts(),
         licences=licences(),
@@ -101,7 +124,7 @@ def _template() -> jinja2.Template:
         lstrip_blocks=True,
         finalize=_plain,
     )
-    environment.filters |= {"body": body, "caption": _caption, "lines": _lines}
+    environment.filters |= {"body": body, "caption": _caption, "lines": _lines, "tone": _tone}
     environment.tests["verdicts"] = lambda table: table.columns[:1] == ("verdict",)
     return environment.get_template("page.html.j2")
 
@@ -109,6 +132,7 @@ def _template() -> jinja2.Template:
 def _part(
     number: int,
     chapter: Chapter,
+    several: Mapping[str, int],
     seen: Sequence[View],
     everything: Iterable[Figure],
     names: Sequence[str],
@@ -120,16 +144,24 @@ def _part(
     head, *sections = chapter.sections
     if head.level > 1:  # a chapter without an overview: what was left out
         head, sections = Section(head.title, level=1), [head]
-    claims = next((s.title.removeprefix("Claims: ") for s in sections if s.title.startswith("Claims: ")), "none")
-    cells = next((line.removeprefix("cells: ") for line in head.lines if line.startswith("cells: ")), DASH)
-    drawn = [figure for figure in everything if view and (figure.suite, figure.environment) == place]
+    answer = next((section for section in sections if section.title == TITLE), None)
+    rest = [section for section in sections if section is not answer]
+    open_ = [section for section in rest if not view or section.title.startswith(_OPEN)]
+    drawn = [
+        (figure, script_json(figure_data(figure, names)))
+        for figure in everything
+        if view and (figure.suite, figure.environment) == place
+    ]
     return _Part(
         f"part-{number}",
         head.title,
-        (chapter.suite, cells, claims) if chapter.suite else ("", "", ""),
+        chapter.suite if chapter.suite and several[chapter.suite] == 1 else head.title,
         head.lines,
-        tuple(sections),
-        tuple((figure, script_json(figure_data(figure, names))) for figure in drawn),
+        answer,
+        tuple(open_),
+        tuple(section for section in rest if section not in open_),
+        tuple(pair for pair in drawn if pair[0].kind == "cost-and-gain"),
+        tuple(pair for pair in drawn if pair[0].kind != "cost-and-gain"),
         raw_files(view, folders, base) if view else Raw(),
     )
 
@@ -146,6 +178,11 @@ def _lines(text: str) -> Markup:
 
 def _caption(table: Table, section: Section) -> str:
     return table.title or section.title
+
+
+def _tone(text: str) -> str:
+    """The class of a word that is a verdict; the word says it, the colour only helps to find it."""
+    return _TONES.get(text, "")
 
 
 def body(rows: Sequence[Sequence[str]]) -> list[list[_Cell]]:

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from bnpbench.cache import expanded
 from bnpbench.methods.base import Ink
 from bnpbench.report.data import View
-from bnpbench.report.figures.model import Axis, Curve, Figure, ForestPanel, Panel, Row
+from bnpbench.report.figures.model import Axis, Cross, CrossPanel, Curve, Figure, ForestPanel, Panel, Row
 from bnpbench.results.schema import SCHEMAS
 from bnpbench.results.store import folder_name
 from bnpbench.text import plain
@@ -56,25 +56,40 @@ def method_data(inks: Mapping[str, Ink]) -> list[dict[str, str]]:
 
 def figure_data(figure: Figure, methods: Sequence[str]) -> dict[str, object]:
     """A figure's panels; methods by their place in the list of all."""
-    panels = [
-        _forest(panel) if isinstance(panel, ForestPanel) else _panel(panel, methods, figure) for panel in figure.panels
-    ]
-    return {"kind": figure.kind, "title": plain(figure.title), "shared": figure.shared, "panels": panels}
-
-
-def _panel(panel: Panel, methods: Sequence[str], figure: Figure) -> dict[str, object]:
     return {
-        "title": plain(panel.title),
-        "x": _axis(panel.x),
-        "y": _axis(panel.left),
-        "y2": _axis(panel.right) if panel.right else None,
-        "curves": [_curve(curve, methods) for curve in panel.curves],
-        "marks": [{"x": _rounded(mark.x), "text": mark.text} for mark in panel.marks],
+        "kind": figure.kind,
+        "title": plain(figure.title),
+        "shared": figure.shared,
+        "spread": plain(figure.spread),
+        "panels": [_any_panel(panel, methods) for panel in figure.panels],
     }
 
 
+def _any_panel(panel: Panel | CrossPanel | ForestPanel, methods: Sequence[str]) -> dict[str, object]:
+    if isinstance(panel, ForestPanel):
+        return _forest(panel)
+    made = {"title": plain(panel.title), "x": _axis(panel.x), "y": _axis(panel.y)}
+    if isinstance(panel, CrossPanel):
+        crosses = [_cross(cross, methods) for cross in panel.crosses]
+        return {**made, "base": methods.index(panel.base), "crosses": crosses}
+    curves = [_curve(curve, methods) for curve in panel.curves]
+    return {**made, "curves": curves, "marks": [{"x": _rounded(mark.x), "text": mark.text} for mark in panel.marks]}
+
+
 def _axis(axis: Axis) -> dict[str, object]:
-    return {"label": plain(axis.label), "log": axis.log, "whole": axis.whole, "at": list(axis.at)}
+    limits = None if axis.limits is None else list(axis.limits)
+    return {"label": plain(axis.label), "log": axis.log, "whole": axis.whole, "at": list(axis.at), "limits": limits}
+
+
+def _cross(cross: Cross, methods: Sequence[str]) -> dict[str, object]:
+    return {
+        "method": methods.index(cross.method),
+        "label": plain(cross.label),
+        "x": _rounded(cross.x),
+        "y": _rounded(cross.y),
+        "xs": None if cross.x_interval is None else _numbers(cross.x_interval),
+        "ys": None if cross.y_interval is None else _numbers(cross.y_interval),
+    }
 
 
 def _curve(curve: Curve, methods: Sequence[str]) -> dict[str, object]:
@@ -86,7 +101,6 @@ def _curve(curve: Curve, methods: Sequence[str]) -> dict[str, object]:
         "low": _numbers(curve.low) if curve.low != curve.high else None,
         "high": _numbers(curve.high) if curve.low != curve.high else None,
         "dashed": curve.dashed,
-        "right": curve.right,
         "bars": curve.spread == "bars",
     }
 

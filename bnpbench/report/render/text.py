@@ -1,4 +1,4 @@
-"""A document as markdown, CSV and JSON. What comes from files is escaped here, at the sink."""
+"""A document as markdown, CSV, JSON and LaTeX. What comes from files is escaped here, at the sink."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tabulate import tabulate
 
 from bnpbench.errors import BnpbenchError
 from bnpbench.report.document import Chapter, Entry, Section, Table
+from bnpbench.report.render.latex import to_latex
 from bnpbench.text import csv_cell, markdown, plain
 
 RECORD = tuple(field.name for field in fields(Entry) if field.name != "shown")
@@ -67,6 +68,7 @@ RENDERERS: Mapping[str, Callable[[Sequence[Chapter]], str]] = {
     "markdown": to_markdown,
     "csv": to_csv,
     "json": to_json,
+    "latex": to_latex,
 }
 
 
