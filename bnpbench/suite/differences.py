@@ -36,8 +36,8 @@ def differing(cells: Sequence[Mapping[str, Any]], apart: Sequence[str]) -> dict[
 def telling(identities: Sequence[Hashable], settings: Mapping[str, Sequence[Any]]) -> list[str]:
     """As few of the settings as tell apart what all of them do, among cells that are otherwise alike.
 
-    What a reader expects in a heading is dropped last. A setting that follows from the identities (a learning rate that
-    is overridden by batch size) tells nothing apart.
+    What a reader expects in a heading is dropped last, and of a part's options its kind. A setting that follows from
+    the identities (a learning rate that is overridden by batch size) tells nothing apart.
 
     Args:
         identities: what else each cell is known by.
@@ -50,11 +50,16 @@ def telling(identities: Sequence[Hashable], settings: Mapping[str, Sequence[Any]
 
     paths = list(columns)
     whole = tells(paths)
-    for path in sorted(paths, key=lambda path: (FACTS.get(path.split(".")[0], Fact()).heading, path.endswith(".kind"))):
+    for path in sorted(paths, key=_expected):
         rest = [other for other in paths if other != path]
         if tells(rest) == whole:
             paths = rest
     return paths
+
+
+def _expected(path: str) -> tuple[int, bool]:
+    """How much a reader expects a setting in a heading."""
+    return FACTS.get(path.split(".")[0], Fact()).heading, path.endswith(".kind")
 
 
 def heading(path: str, value: object) -> str:

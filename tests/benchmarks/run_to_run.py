@@ -25,11 +25,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from bnpbench.statistics.times import processes_interval
 
 import bnpbench
 from bnpbench import read_results
 from bnpbench.statistics.intervals import Estimate, mean_interval
+from bnpbench.statistics.times import processes_interval
 
 START_SECONDS = 10.0  # until the first cell begins
 SUITE = """

@@ -169,15 +169,16 @@
   function drawCrosses(place, panel, hidden, colours) {
     const made = layout(colours, 290, printing ? 460 : place.clientWidth);
     const margin = made.margin = { l: 72, r: 10, t: panel.title ? 28 : 8, b: 42 };
+    const upright = broken(panel.y.label, made.height - margin.t - margin.b);
+    margin.l += 16 * (upright.length - 1);
     const [wide, high] = [made.width - margin.l - margin.r, made.height - margin.t - margin.b];
     if (panel.title) made.title = { text: text(clipped(panel.title, made.width - 20)), font: { size: 13 }, x: 0.5, y: 0.98, yanchor: "top" };
     const [left, right] = panel.x.limits.map(Math.log10);
     const [bottom, top] = panel.y.limits;
     made.xaxis = { ...axis(panel.x, colours, []), range: [left, right], automargin: false, layer: "below traces" };
     made.yaxis = { ...axis(panel.y, colours, []), range: [bottom, top], automargin: false };
-    const named = (words, room) => broken(words, room).map((line) => text(clipped(line, room, 12))).join("<br>");
     made.xaxis.title = { text: text(clipped(panel.x.label, wide, 12)), standoff: 4, font: { size: 12 } };
-    made.yaxis.title = { text: named(panel.y.label, high), standoff: 4, font: { size: 12 } };
+    made.yaxis.title = { text: upright.map((line) => text(clipped(line, high, 12))).join("<br>"), standoff: 4, font: { size: 12 } };
     const rule = { type: "line", layer: "below", line: { color: colours.faint, width: 1 } };
     made.shapes = [{ ...rule, xref: "x", yref: "paper", x0: 1, x1: 1, y0: 0, y1: 1 }, { ...rule, xref: "paper", yref: "y", x0: 0, x1: 1, y0: 0, y1: 0 }];
     const shown = panel.crosses.filter((cross) => !hidden.has(cross.method));

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from bnpbench.report.data import Cell, views
-from bnpbench.report.figures.curves import absent, counted, explained, interval_curve, over_seeds, slug
+from bnpbench.report.figures.curves import absent, counted, explained, interval_curve, over_seeds, ranged, slug
 from tests.support.made_results import Made
 
 
@@ -26,16 +26,18 @@ def test_a_curve_stands_where_every_seed_has_a_number() -> None:
         (2, 2),
     )
     assert counted([curve]) == "Mean (line) and range (band) over 2 seeds."
+    assert ranged([curve]) == "range over 2 seeds"
     assert over_seeds("bnp", "loss", cells("oom"), lambda cell: series[cell.key]) is None
 
 
-def test_bars_are_intervals_or_ranges_and_say_so() -> None:
-    curve = interval_curve("bnp", "ms", {1: [[1.0] * 6], 2: [[1.0, 3.0]], 3: [[5.0]]})
-    assert (curve.low, curve.y, curve.high) == ((1.0, 1.0, 5.0), (1.0, 2.0, 5.0), (1.0, 3.0, 5.0))
-    assert explained([curve], "epochs") == [
-        "Median and 95 % interval (bootstrap) over 6 epochs.",
-        "Where there are only 2 epochs, the bar is their range.",
-        "A single value has no bar.",
+def test_bars_are_intervals_and_points_without_one_have_none() -> None:
+    curve = interval_curve("bnp", "ms", {1: [[1.0, 1.1, 1.2, 1.3, 1.4, 1.5]], 2: [[1.0, 3.0]], 3: [[5.0]]})
+    assert (curve.y[0], curve.y[2]) == (1.25, 5.0)
+    assert curve.low[0] < curve.y[0] < curve.high[0]
+    assert (curve.low[2], curve.high[2]) == (5.0, 5.0)
+    assert explained([curve]) == [
+        "Median of the epochs of each seed, mean over seeds: 1–2, 6 epochs a point.",
+        "Points without a bar have no interval.",
     ]
 
 

@@ -33,13 +33,15 @@ def test_training_is_mean_and_range_over_whole_seeds(make: Callable[..., Made]) 
         made.cell("bnp", 16, seed, epochs([1.0] * 3, values, train_loss=[2.0, 1.0 * seed, 0.5]))
     made.cell("bnp", 16, 3, epochs([1.0] * 3, [0.9, 0.9, 0.9], train_loss=[9.0] * 3), status="crashed")
     (figure,) = of_kind(made.read(), "training")
-    (panel,) = panels(figure)
-    loss, share = curve(panel, "bnp", "training loss"), curve(panel, "bnp", "test accuracy")
-    assert (loss.dashed, loss.right, share.dashed, share.right) == (True, False, False, True)
+    below, above = panels(figure)
+    loss, share = curve(below, "bnp", "training loss"), curve(above, "bnp", "test accuracy")
+    assert (below.y.label, above.y.label) == ("training loss", "test accuracy")
+    assert not loss.dashed
+    assert figure.spread == "range over 2 seeds"
     assert share.y == pytest.approx((0.25, 0.6, 0.65))
     assert (share.low, share.high) == ((0.2, 0.4, 0.6), (0.3, 0.8, 0.7))
     assert loss.y == pytest.approx((2.0, 1.5, 0.5))
-    assert panel.title == "batch size 16"
+    assert below.title == above.title == "batch size 16"
     assert any("2 seeds" in note for note in figure.notes)
     assert any("bnp at N = 16 (1 crashed)" in note for note in figure.notes)
 
@@ -49,10 +51,10 @@ def test_an_exploded_loss_is_left_out_and_said(make: Callable[..., Made]) -> Non
     made.cell("bnp", 16, 1, epochs([1.0] * 3, [0.2, 0.4, 0.6], train_loss=[1e18, 2.0, 1.0]))
     made.cell("bn", 16, 1, epochs([1.0] * 3, [0.2, 0.4, 0.6], train_loss=[20.0, 3.0, 2.0]))
     (figure,) = of_kind(made.read(), "training")
-    (panel,) = panels(figure)
-    assert curve(panel, "bnp", "training loss").x == (2.0, 3.0)
-    assert curve(panel, "bnp", "test accuracy").x == (1.0, 2.0, 3.0)
-    assert curve(panel, "bn", "training loss").y == (20.0, 3.0, 2.0)
+    losses, shares = panels(figure)
+    assert curve(losses, "bnp", "training loss").x == (2.0, 3.0)
+    assert curve(shares, "bnp", "test accuracy").x == (1.0, 2.0, 3.0)
+    assert curve(losses, "bn", "training loss").y == (20.0, 3.0, 2.0)
     assert "Not drawn: training losses above 20, in 1 of 6 epochs." in figure.notes
 
 
@@ -62,11 +64,25 @@ def test_a_panel_for_each_batch_size_that_has_data(make: Callable[..., Made]) ->
         made.cell("bnp", size, 1, epochs([1.0] * 2, [0.1, 0.2]))
     made.cell("bnp", 9)
     made.cell("bn", 1, status="not-applicable")
-    first, second = of_kind(made.read(), "training")
-    assert [panel.title for f in (first, second) for panel in panels(f)] == [f"batch size {n}" for n in range(1, 9)]
-    assert (first.name, second.name) == ("made-training-1", "made-training-2")
-    assert panels(first)[0].right is None
-    assert panels(first)[0].left.label == "test accuracy"
+    found = of_kind(made.read(), "training")
+    assert [[panel.title for panel in panels(figure)] for figure in found] == [
+        [f"batch size {n}" for n in sizes] for sizes in ((1, 2, 3), (4, 5, 6), (7, 8))
+    ]
+    assert [figure.name for figure in found] == [f"made-training-{place}" for place in (1, 2, 3)]
+    assert {panel.y.label for figure in found for panel in panels(figure)} == {"test accuracy"}
+
+
+def test_loss_stands_above_accuracy(make: Callable[..., Made]) -> None:
+    made = make()
+    for size in (1, 2):
+        made.cell("bnp", size, 1, epochs([1.0] * 2, [0.1, 0.2], train_loss=[2.0, 1.0]))
+    (figure,) = of_kind(made.read(), "training")
+    assert [(panel.title, panel.y.label) for panel in panels(figure)] == [
+        ("batch size 1", "training loss"),
+        ("batch size 2", "training loss"),
+        ("batch size 1", "test accuracy"),
+        ("batch size 2", "test accuracy"),
+    ]
 
 
 def test_cumulative_time_stops_where_an_epoch_has_no_time(make: Callable[..., Made]) -> None:

@@ -138,7 +138,7 @@ def test_same_bytes(make: Callable[..., Made], tmp_path: Path) -> None:
     results = made.read()
     first, second = (write_figures(results, tmp_path / name) for name in "ab")
     assert [path.name for path in first] == [path.name for path in second]
-    assert {path.suffix for path in first} == {".svg", ".png"}
+    assert {path.suffix for path in first} == {".svg", ".pdf", ".png", ".txt"}
     for one, other in zip(first, second, strict=True):
         assert one.read_bytes() == other.read_bytes(), one.name
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == sorted(path.name for path in first)
@@ -157,6 +157,41 @@ def test_figures_are_written_through_no_link(make: Callable[..., Made], tmp_path
         (folder / f".{path.stem}.tmp").symlink_to(treasure)
     assert not any(path.is_symlink() for path in write_figures(made.read(), folder))
     assert treasure.read_text() == "dear"
+
+
+def test_a_caption_lies_beside_each_figure(make: Callable[..., Made], tmp_path: Path) -> None:
+    """With what is not in the picture: the environment, the software."""
+    made = make()
+    for method in ("vanilla", "bnp"):
+        made.cell(method, 16, 1, epochs([1.0] * 3, [0.5] * 3, train_loss=[1.0, 0.9, 0.8], steps=[10] * 3))
+    results = made.read()
+    written = write_figures(results, tmp_path)
+    captions = {path.stem: path.read_text(encoding="utf-8") for path in written if path.suffix == ".txt"}
+    drawn = figures(views(results))
+    assert list(captions) == [figure.name for figure in drawn]
+    for figure in drawn:
+        lines = captions[figure.name].splitlines()
+        assert lines[0] == figure.title
+        assert lines[1 : 1 + len(figure.notes)] == [*figure.notes]
+        assert {"suite: made", "source: a fake clock", f"environment: {made.environment['id']}"} <= {*lines}
+        assert any(line.startswith("machine: cpu Made-up CPU") for line in lines)
+        assert not any(made.environment["id"] in text for text in (figure.title, *figure.notes))
+
+
+def test_bands_bars_and_crosses_are_named_in_the_legend(make: Callable[..., Made]) -> None:
+    made = make()
+    for size, seed, method in itertools.product((16, 64), (1, 2, 3), ("vanilla", "bnp")):
+        rows = epochs([1.0 + seed / 10] * 3, [0.5 + seed / 100] * 3, train_loss=[1.0, 0.9, 0.8], steps=[10] * 3)
+        made.cell(method, size, seed, rows)
+    seen = views(made.read())
+    legends = {}
+    for figure in figures(seen):
+        with style(figure.name):
+            (legend,) = canvas(figure, inks(seen)).legends
+        legends[figure.kind] = [text.get_text() for text in legend.get_texts()]
+    assert legends["cost-and-gain"] == ["vanilla (baseline)", "bnp", "95 % intervals"]
+    assert legends["training"] == ["vanilla", "bnp", "range over 3 seeds"]
+    assert legends["step-time"][-1] == "95 % interval"
 
 
 def test_svg_needs_nothing_else(make: Callable[..., Made], tmp_path: Path) -> None:

@@ -28,13 +28,13 @@ def test_page_is_well_formed_and_has_landmarks(make: Callable[..., Made]) -> Non
     assert found.all("html") == [{"lang": "en"}]
     for landmark in ("header", "nav", "main", "footer", "h1"):
         assert len(found.all(landmark)) == 1, landmark
-    assert len(found.all("table")) == len(found.all("caption")) >= 4
+    assert len(found.all("table")) == len(found.all("caption")) >= 3
     assert {header.get("scope") for header in found.all("th")} == {"col", "row"}
     names = [attributes["id"] for _, attributes in found.elements if "id" in attributes]
     assert len(names) == len(set(names))
     wanted = {link["href"] for link in found.all("a") if (link["href"] or "").startswith("#")}
     assert wanted <= {f"#{name}" for name in names}
-    assert {"made on Made-up CPU", "Claims: 1 holds"} <= {t.partition(" (")[0] for t in found.texts}
+    assert {"made on Made-up CPU", "Cost and gain", "Claims: 1 of 1 holds"} <= {*found.texts}
 
 
 def test_what_comes_from_files_stays_text(make: Callable[..., Made]) -> None:
@@ -56,11 +56,39 @@ def test_figures_hold_the_numbers(make: Callable[..., Made]) -> None:
     found = Reader(render_page(results(make)))
     data = [json.loads(data) for kind, data in found.scripts if kind == "application/json"]
     training = next(figure for figure in data if isinstance(figure, dict) and figure["kind"] == "training")
-    curves = {(c["method"], c["quantity"]): c["y"] for c in training["panels"][0]["curves"]}
+    curves = {(c["method"], c["quantity"]): c["y"] for panel in training["panels"] for c in panel["curves"]}
     methods = next(item for item in data if isinstance(item, list))
     assert [method["label"] for method in methods] == ["bnp", "vanilla"]
     assert curves[0, "test accuracy"] == [0.5, 0.6]
     assert curves[1, "training loss"] == [1, 0.8]
+
+
+def test_it_begins_with_the_answer_and_its_picture(make: Callable[..., Made]) -> None:
+    text = render_page(results(make))
+    order = [
+        text.index(words) for words in ('<section class="answer">', "<figure", "<table", "Claims: 1 of 1 holds</h3>")
+    ]
+    assert order == sorted(order)
+    found = Reader(text)
+    first = next(json.loads(data) for kind, data in found.scripts if kind == "application/json")
+    assert first["kind"] == "cost-and-gain"
+    (cross,) = first["panels"][0]["crosses"]
+    assert (cross["y"], cross["ys"]) == (0.1, None)  # of the one seed that both have
+
+
+def test_details_are_folded_and_ids_of_environments_among_them(make: Callable[..., Made]) -> None:
+    made = make()
+    text = render_page(results(lambda: made))
+    assert made.environment["id"] not in re.sub(r"<details.*?</details>", "", text, flags=re.DOTALL)
+    folded = re.findall(r'<details class="fold">\n<summary><h4[^>]*>(.*?)</h4>', text)
+    assert {"Time per epoch", "What ran", "Settings"} <= set(folded)
+    assert not [title for title in folded if title.startswith("Claims")]
+
+
+def test_the_menu_has_each_suite_with_its_parts(make: Callable[..., Made]) -> None:
+    page = Reader(render_page(results(make)))
+    links = [link["href"] for link in page.all("a")]
+    assert links[1:5] == ["#part-1", "#part-1-answer", "#part-1-plain-1", "#part-1-figures"]
 
 
 def test_nothing_comes_from_elsewhere(make: Callable[..., Made]) -> None:
@@ -124,7 +152,11 @@ def test_command_writes_page_and_figures(
     assert report([tmp_path / "results"], format=Format.html, output=target, figures=figures) == 0
     links = [a["href"] or "" for a in Reader(target.read_text(encoding="utf-8")).all("a")]
     assert sum(link.endswith(".parquet") and (target.parent / link).is_file() for link in links) == 6
-    assert {path.name for path in figures.iterdir()} >= {"made-training.svg", "made-training.png", "made-claims.svg"}
+    assert {path.name for path in figures.iterdir()} >= {
+        *(f"made-cost-and-gain.{extension}" for extension in ("svg", "pdf", "png", "txt")),
+        "made-training.svg",
+        "made-claims.svg",
+    }
     told = capsys.readouterr()
     assert told.out == ""
     assert f"{len(list(figures.iterdir()))} files of figures" in told.err

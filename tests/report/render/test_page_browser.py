@@ -113,6 +113,7 @@ def opened(browser: Any, address: str) -> Iterator[Opened]:
     found = Opened(browser.new_page())
     found.page.goto(address)
     found.settle("document.documentElement.dataset.ready === 'true'")
+    found.page.locator("details.fold").evaluate_all("all => all.forEach(one => { one.open = true; })")
     yield found
     found.page.close()
     assert found.complaints == []
@@ -121,6 +122,10 @@ def opened(browser: Any, address: str) -> Iterator[Opened]:
 
 def accuracy_table(page: Any) -> Any:
     return page.locator("table.sortable", has=page.locator("caption", has_text="Test accuracy")).first
+
+
+def of_title(page: Any, words: str) -> Any:
+    return page.locator("figure", has=page.locator("figcaption", has_text=words))
 
 
 def column(table: Any, place: int) -> Any:
@@ -171,7 +176,7 @@ def test_tables_filter(opened: Opened) -> None:
 
 def test_values_on_hover(opened: Opened) -> None:
     page = opened.page
-    figure = page.locator("figure", has=page.locator("figcaption", has_text="Time of a step"))
+    figure = of_title(page, "Time of a step")
     point = figure.locator(".scatterlayer .trace .points path").first
     point.scroll_into_view_if_needed()
     box = point.bounding_box()
@@ -193,33 +198,82 @@ def test_labels_from_files_are_only_letters(opened: Opened) -> None:
     assert drawn.count() >= 1
 
 
-def test_legend_hides_and_shows_a_method_by_keyboard(opened: Opened) -> None:
+@pytest.mark.parametrize("words", ["What each method costs", "Training loss"])
+def test_legend_hides_and_shows_a_method_by_keyboard(opened: Opened, words: str) -> None:
     page = opened.page
-    figure = page.locator("figure").first
+    figure = of_title(page, words)
     lines = figure.locator(".scatterlayer .trace .points")
     before = lines.count()
     button = figure.get_by_role("button", name="bnp", exact=True)
     button.focus()
     page.keyboard.press("Space")
     assert button.get_attribute("aria-pressed") == "false"
-    opened.settle(
-        f"document.querySelector('figure').querySelectorAll('.scatterlayer .trace .points').length < {before}"
-    )
+    expect(lines).not_to_have_count(before)
+    assert lines.count() < before
     page.keyboard.press("Space")
     assert button.get_attribute("aria-pressed") == "true"
-    opened.settle(
-        f"document.querySelector('figure').querySelectorAll('.scatterlayer .trace .points').length === {before}"
-    )
+    expect(lines).to_have_count(before)
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+def test_the_first_screen_has_the_answer_and_its_picture(browser: Any, address: str, width: int, height: int) -> None:
+    """As it opens, with nothing unfolded and nothing scrolled."""
+    found = Opened(browser.new_page())
+    page = found.page
+    page.set_viewport_size({"width": width, "height": height})
+    page.goto(address)
+    found.settle("document.documentElement.dataset.ready === 'true'")
+    chart = page.locator(".pictures .main-svg").first.bounding_box()
+    assert chart["y"] + chart["height"] <= height
+    rows = page.locator(".told tbody tr")
+    assert rows.first.bounding_box()["y"] + rows.first.bounding_box()["height"] <= height
+    if width > 1000:
+        assert rows.last.bounding_box()["y"] < height
+    assert page.locator(".menu .here a").all_inner_texts()[:2] == ["made", "Cost and gain"]
+    page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    found.settle("scrollY > 1000")
+    assert page.locator("header nav").bounding_box()["y"] < 50  # the menu stays
+    page.close()
+
+
+def test_a_table_wider_than_its_place_says_so(opened: Opened) -> None:
+    page = opened.page
+    page.set_viewport_size({"width": 390, "height": 844})
+    cue = page.locator(".told .cue").first
+    expect(cue).to_have_text("More to the right →")
+    expect(cue).to_be_visible()
+    page.locator(".told .scroll").first.evaluate("box => { box.scrollLeft = box.scrollWidth; }")
+    expect(cue).to_have_text("← More to the left")
+    page.set_viewport_size({"width": 3000, "height": 844})
+    expect(cue).to_be_hidden()
+    page.set_viewport_size({"width": 1100, "height": 800})
+
+
+def test_a_link_into_the_details_is_not_hidden_by_the_menu(opened: Opened) -> None:
+    page = opened.page
+    page.locator(".menu a", has_text="Details").first.click()
+    opened.settle("Math.abs(document.querySelector('[id$=-details]').getBoundingClientRect().top) < innerHeight / 2")
+    page.wait_for_timeout(700)  # it glides there
+    bar = page.locator("header").bounding_box()
+    assert page.locator("[id$=-details]").first.bounding_box()["y"] >= bar["y"] + bar["height"] - 1
+    page.evaluate("scrollTo(0, 0)")
 
 
 def test_numbers_of_a_figure_for_those_who_do_not_see_it(opened: Opened) -> None:
-    figure = opened.page.locator("figure").first
+    figure = of_title(opened.page, "Training loss")
     figure.locator("summary").focus()
     opened.page.keyboard.press("Enter")
     rows = figure.locator(".numbers tbody tr")
     rows.first.wait_for(timeout=10_000)
     assert rows.count() == 2 * 4 * 2 * 6  # batch sizes, methods, quantities, epochs
     assert rows.first.locator("td").all_inner_texts()[:3] == ["batch size 16", "vanilla", "training loss"]
+    answer = of_title(opened.page, "What each method costs")
+    answer.locator("summary").focus()
+    opened.page.keyboard.press("Enter")
+    rows = answer.locator(".numbers tbody tr")
+    rows.first.wait_for(timeout=10_000)
+    assert rows.count() == 2 * 3  # batch sizes, methods but the baseline
+    assert rows.first.locator("td").all_inner_texts()[1:3] == ["bn", "N = 16"]
 
 
 def test_light_and_dark(opened: Opened) -> None:
@@ -294,6 +348,7 @@ def test_prints(opened: Opened, tmp_path: Path) -> None:
     opened.settle("Math.max(...[...document.querySelectorAll('.main-svg')].map(s => s.clientWidth)) <= 680")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert not page.locator(".dt-search").first.is_visible()
+    assert page.locator("main details:not(.numbers):not([open])").count() == 0
     opened.settle("getComputedStyle(document.querySelector('.xtick text')).fill === 'rgb(0, 0, 0)'")
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     page.emulate_media(media="screen", color_scheme="light")
