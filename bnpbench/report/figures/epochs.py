@@ -28,10 +28,10 @@ _STATISTICS = {
 def training(view: View, group: Group) -> Iterable[Figure]:
     """Loss above accuracy, a column for each batch size, three a figure; nothing where no cell has two epochs."""
     panels = [
-        (batch_size, column, curves)
+        (batch_size, column, found)
         for batch_size in group.batch_sizes
         for column, quantity in _QUANTITIES
-        if (curves := _curves(view, group, batch_size, column, quantity))
+        if (found := _curves(view, group, batch_size, column, quantity))
     ]
     curves = [curve for _, _, found in panels for curve in found]
     if max((len(curve.x) for curve in curves), default=0) < 2:
@@ -183,8 +183,7 @@ def _figure(view: View, group: Group, batch_size: int, place: str, looks: _Looks
     ]
     notes += [*absent(group, [batch_size]), *about(view)]
     title = f"Condition numbers over iterations at batch size {batch_size}, {place}"
-    curves = [curve for panel in both_rows for curve in panel.curves]
-    spread = ranged(curves, "values a point")
+    spread = ranged([curve for panel in both_rows for curve in panel.curves], "values a point")
     yield Figure("conditioning", view.suite, view.id, "conditioning", title, both_rows, tuple(notes), spread=spread)
 
 
