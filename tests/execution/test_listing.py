@@ -40,7 +40,7 @@ LINE = PLUGIN[: PLUGIN.index("raise ArithmeticError")].count("\n") + 1  # of the
 
 def smoked(folder: Path, text: str, *only: str) -> Smoked:
     """Without any data set on the disk."""
-    return smoke_check(Options().selection(load_suite(suite(folder, text)), only=only), folder / "no data")
+    return smoke_check(Options(only=only).selection(load_suite(suite(folder, text))), folder / "no data")
 
 
 def of(found: Smoked, status: str) -> dict[str, str]:

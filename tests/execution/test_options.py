@@ -106,12 +106,12 @@ SHARED = SUITE.replace("threads = 1\n", "")
 
 
 def test_cells_are_expanded_once(tmp_path: Path) -> None:
-    selection = options.Options().selection(load_suite(suite(tmp_path)), device="cpu")
+    selection = options.Options(device="cpu").selection(load_suite(suite(tmp_path)))
     assert selection.on("cpu", selection.threads) is selection
-    assert selection.whole is selection.cells
-    part = options.Selection(selection.suite, "cpu", 1, only=("method=bnp",), seeds=1)
-    assert part.cells is part.cells
-    assert (len(part.cells), len(part.whole)) == (1, 4)
+    assert selection.whole is selection
+    part = options.Options(device="cpu", only=("method=bnp",), seeds=1).selection(selection.suite)
+    assert (len(part.cells), len(part.whole.cells)) == (1, 4)
+    assert {id(cell) for cell in part.cells} <= {id(cell) for cell in selection.cells}
 
 
 def test_what_is_checked_is_what_is_run(tmp_path: Path) -> None:
