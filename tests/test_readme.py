@@ -63,5 +63,5 @@ def test_the_condition_number_of_a_neuron(capsys: pytest.CaptureFixture) -> None
 
 @pytest.mark.regression
 def test_the_readme_parts_settings_by_no_comma() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    readme = README.read_text()
     assert not re.findall(r"--only \w+=[^ `,]+,\w+=", readme)
