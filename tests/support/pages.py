@@ -44,9 +44,9 @@ class Reader(HTMLParser):
 def results(make: Callable[..., Made], label: str = "bnp") -> Results:
     made = make()
     keys = [
-        made.cell("bnp", 16, seed, epochs([1.0, 1.5], [0.5, 0.6], train_loss=[1.0, 0.5]), label=label)
+        made.cell("bnp", 16, seed, epochs([1.0, 1.5], [0.5, 0.6], train_loss=[1.0, 0.5], steps=[10] * 2), label=label)
         for seed in (1, 2)
     ]
-    made.cell("vanilla", 16, 1, epochs([0.5, 0.5], [0.4, 0.5], train_loss=[1.0, 0.8]))
+    made.cell("vanilla", 16, 1, epochs([0.5, 0.5], [0.4, 0.5], train_loss=[1.0, 0.8], steps=[10] * 2))
     made.claim("test_accuracy", "value", keys, at_least=0.5, says=f"above a half {label}")
     return made.read()

@@ -293,7 +293,7 @@
       }
       for (const index of new Set(panels.flatMap((panel) => (panel.crosses ?? panel.curves).map((one) => one.method)))) {
         const swatch = element("span", { "aria-hidden": "true", "data-method": index }, "■ ");
-        const button = element("button", { type: "button", "aria-pressed": "true" }, swatch, methods[index].label);
+        const button = element("button", { type: "button", "aria-pressed": "true", title: methods[index].label }, swatch, methods[index].label);
         button.addEventListener("click", () => {
           const shown = !this.hidden.delete(index);
           if (shown) this.hidden.add(index);

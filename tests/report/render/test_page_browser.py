@@ -135,7 +135,7 @@ def column(table: Any, place: int) -> Any:
 def test_all_figures_are_drawn(opened: Opened) -> None:
     page = opened.page
     captions = page.locator("figcaption").all_inner_texts()
-    assert len(captions) == len(set(captions)) == 7
+    assert len(captions) == len(set(captions)) == 8
     empty = page.evaluate(
         "[...document.querySelectorAll('.panels > div')].filter(d => !d.querySelector('.main-svg')).length"
     )
@@ -244,8 +244,10 @@ def test_a_table_wider_than_its_place_says_so(opened: Opened) -> None:
     expect(cue).to_be_visible()
     page.locator(".told .scroll").first.evaluate("box => { box.scrollLeft = box.scrollWidth; }")
     expect(cue).to_have_text("← More to the left")
+    page.evaluate("document.body.style.maxWidth = 'none'")
     page.set_viewport_size({"width": 3000, "height": 844})
     expect(cue).to_be_hidden()
+    page.evaluate("document.body.style.maxWidth = ''")
     page.set_viewport_size({"width": 1100, "height": 800})
 
 
@@ -301,7 +303,7 @@ def test_no_sideways_scrolling(opened: Opened, width: int) -> None:
     opened.settle("Math.max(...[...document.querySelectorAll('.main-svg')].map(s => s.clientWidth)) <= innerWidth")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     outside = page.evaluate(
-        "[...document.querySelectorAll('h1, h2, h3, p, figure, .panels > div, li, .scroll')]"
+        "[...document.querySelectorAll('h1, h2, h3, p, figure, .panels > div, main li, .scroll')]"
         ".filter(e => e.getBoundingClientRect().right > innerWidth + 1).length"
     )
     assert outside == 0
