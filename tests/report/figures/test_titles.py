@@ -51,7 +51,5 @@ def test_groups_are_named_by_data_set_and_network(make: Callable[..., Made]) -> 
             made.cell("bnp", 16, 1, epochs([1.0] * 3, [0.5] * 3), settings=settings, alone=True)
     titles = [figure.title for figure in figures(views(made.read())) if figure.kind == "cumulative-time"]
     assert [title.partition(": ")[2] for title in titles] == [
-        f"{dataset}, {network}"
-        for dataset in ("digits", "synthetic")
-        for network in ("fc", "resnet")
+        f"{dataset}, {network}" for dataset in ("digits", "synthetic") for network in ("fc", "resnet")
     ]
