@@ -59,10 +59,10 @@ def interval_curve(method: str, quantity: str, points: Mapping[int, Sequence[Seq
     )
 
 
-def ranged(curves: Iterable[Curve], what: str = "seeds") -> str:
+def ranged(curves: Iterable[Curve]) -> str:
     """``range over 3 seeds``, of bands; empty where none has any."""
     counts = {n for curve in curves for n in curve.n} - {1}
-    return f"range over {span(counts)} {what}" if counts else ""
+    return f"range over {span(counts)} seeds" if counts else ""
 
 
 def counted(curves: Iterable[Curve]) -> str:

@@ -28,10 +28,10 @@ _STATISTICS = {
 def training(view: View, group: Group) -> Iterable[Figure]:
     """Loss above accuracy, a column for each batch size, three a figure; nothing where no cell has two epochs."""
     panels = [
-        (batch_size, column, found)
+        (batch_size, column, drawn)
         for batch_size in group.batch_sizes
         for column, quantity in _QUANTITIES
-        if (found := _curves(view, group, batch_size, column, quantity))
+        if (drawn := _curves(view, group, batch_size, column, quantity))
     ]
     curves = [curve for _, _, found in panels for curve in found]
     if max((len(curve.x) for curve in curves), default=0) < 2:
@@ -41,7 +41,7 @@ def training(view: View, group: Group) -> Iterable[Figure]:
     sizes = list(dict.fromkeys(batch_size for batch_size, _, _ in panels))
     notes = (counted(curves), *absent(group, sizes), *_exploded(view, group), *about(view))
     for start in range(0, len(sizes), _COLUMNS):
-        drawn = tuple(
+        columns = tuple(
             Panel(
                 f"batch size {batch_size}",
                 Axis("epoch", whole=True),
@@ -58,7 +58,7 @@ def training(view: View, group: Group) -> Iterable[Figure]:
             view.id,
             "training",
             "Training loss and test accuracy",
-            drawn,
+            columns,
             notes,
             shared=True,
             spread=ranged(curves),
@@ -183,7 +183,8 @@ def _figure(view: View, group: Group, batch_size: int, place: str, looks: _Looks
     ]
     notes += [*absent(group, [batch_size]), *about(view)]
     title = f"Condition numbers over iterations at batch size {batch_size}, {place}"
-    spread = ranged([curve for panel in both_rows for curve in panel.curves], "values a point")
+    several = any(n > 1 for panel in both_rows for curve in panel.curves for n in curve.n)
+    spread = f"range over {each} and seeds" if several else ""
     yield Figure("conditioning", view.suite, view.id, "conditioning", title, both_rows, tuple(notes), spread=spread)
 
 
