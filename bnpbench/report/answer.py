@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from bnpbench.records.rows import metric as known
 from bnpbench.registry import baselines
 from bnpbench.report.data import Cell, Group, View, measured, tallied
-from bnpbench.report.query import Missing, beside, paired, rounding, step_seconds, value
+from bnpbench.report.query import Missing, beside, paired, rounding, step_seconds, value, whole
 from bnpbench.statistics.intervals import Estimate, mean_interval, ratio_interval
 from bnpbench.statistics.times import processes_interval, unpaired_interval
 
@@ -94,7 +94,7 @@ def _answer(view: View, group: Group, cells: Sequence[Cell], base: Sequence[Cell
     reached = [
         t for t in view.document.targets if all(value(view, cell, "reached", target=t) for cell in base if cell.ok)
     ]
-    target = max(reached, default=None)
+    target, untold = max(reached, default=None), Side(Missing("no target that the baseline reaches"))
     one, pairs = cells[0], beside(cells, base)
     alone = _alone(cells, base) if not pairs else ""
     place = (group.title, one.batch_size, one.label, one.kind)
@@ -106,8 +106,8 @@ def _answer(view: View, group: Group, cells: Sequence[Cell], base: Sequence[Cell
         _cost(view, pairs),
         _gain(view, pairs, metric),
         target,
-        _to_target(view, pairs, "seconds_to", target),
-        _to_target(view, pairs, "epochs_to", target),
+        untold if target is None else _over(view, pairs, "seconds_to", target),
+        untold if target is None else _over(view, pairs, "epochs_to", target),
         _over(view, pairs, "peak_memory_bytes"),
     )
 
@@ -127,54 +127,55 @@ def _alone(cells: Sequence[Cell], base: Sequence[Cell]) -> str:
 
 def _cost(view: View, pairs: Mapping[str, tuple[Cell, Cell]]) -> Side:
     left, right = ({seed: step_seconds(view, pair[place]) for seed, pair in pairs.items()} for place in (0, 1))
-    in_turn = paired(view, pairs, left, right)
-    if in_turn:
-        estimate = processes_interval([[one / other for one, other in cell] for cell in in_turn])
-        return Side(estimate, _word(estimate, 1.0, ("cheaper", "dearer"), (1 / (1 + LEVEL_COST), 1 + LEVEL_COST)))
     sides = [[list(series.values()) for series in side.values() if series] for side in (left, right)]
     if not all(sides):
         return Side(Missing("no train_seconds"))
-    estimate = unpaired_interval(sides[0], sides[1], ratio=True)
+    in_turn = paired(view, pairs, left, right)
+    if isinstance(in_turn, Missing):
+        estimate, remark = unpaired_interval(sides[0], sides[1], ratio=True), in_turn.reason
+    else:
+        estimate, remark = processes_interval([[one / other for one, other in cell] for cell in in_turn]), ""
     word = _word(estimate, 1.0, ("cheaper", "dearer"), (1 / (1 + LEVEL_COST), 1 + LEVEL_COST))
-    return Side(estimate, word, "not measured in turn")
+    return Side(estimate, word, remark)
 
 
 def _gain(view: View, pairs: Mapping[str, tuple[Cell, Cell]], metric: str) -> Side:
     sign = 1 if known(metric).better == "higher" else -1
-    gains, reasons = list[float](), list[str]()
-    for one, other in pairs.values():
-        found = [value(view, cell, metric) for cell in (one, other)]
-        numbers = [number for number in found if not isinstance(number, Missing)]
-        reasons += [missing.reason for missing in found if isinstance(missing, Missing)][:1]
-        if len(numbers) == 2:
-            gains.append(sign * (numbers[0] - numbers[1]))
-    if not gains:
+    found, reasons = _both(view, pairs, metric)
+    if not found:
         return Side(Missing(tallied(reasons)))
-    estimate = mean_interval(gains, math.sqrt(2) * rounding(view, [one for one, _ in pairs.values()], metric))
+    rounded = max(rounding(metric, pair) for pair, _ in found)
+    estimate = mean_interval([sign * (one - other) for _, (one, other) in found], rounded)
     shortened = next((f"after {cell.shortened}" for pair in pairs.values() for cell in pair if cell.shortened), "")
     remark = "; ".join(filter(None, (tallied(reasons), shortened)))
     return Side(estimate, _word(estimate, 0.0, ("worse", "better"), (-LEVEL_GAIN, LEVEL_GAIN)), remark)
 
 
-def _to_target(view: View, pairs: Mapping[str, tuple[Cell, Cell]], metric: str, target: float | None) -> Side:
-    if target is None:
-        return Side(Missing("no target that the baseline reaches"))
-    found = [[value(view, cell, metric, target=target) for cell in pair] for pair in pairs.values()]
-    return _ratios(found)
-
-
-def _over(view: View, pairs: Mapping[str, tuple[Cell, Cell]], metric: str) -> Side:
-    return _ratios([[value(view, cell, metric) for cell in pair] for pair in pairs.values()])
-
-
-def _ratios(found: Sequence[Sequence[float | Missing]]) -> Side:
+def _over(view: View, pairs: Mapping[str, tuple[Cell, Cell]], metric: str, target: float | None = None) -> Side:
     """The geometric mean over seeds of what each pair holds; infinite where a seed never gets there."""
-    missing = [number.reason for pair in found for number in pair if isinstance(number, Missing)]
-    numbers = [(one, other) for one, other in found if not isinstance(one, Missing) and not isinstance(other, Missing)]
-    ratios = [one / other for one, other in numbers if other and math.isfinite(other)]
-    if not ratios:
-        return Side(Missing(tallied(missing) or "0 on the baseline's side"))
-    return Side(ratio_interval(ratios), remark=tallied(missing))
+    found, reasons = _both(view, pairs, metric, target)
+    found = [(pair, numbers) for pair, numbers in found if numbers[1] and math.isfinite(numbers[1])]
+    if not found:
+        return Side(Missing(tallied(reasons) or "0 on the baseline's side"))
+    rounded = max(rounding(metric, pair, numbers) if numbers[0] else 0.0 for pair, numbers in found)
+    return Side(ratio_interval([one / other for _, (one, other) in found], rounded), remark=tallied(reasons))
+
+
+def _both(
+    view: View, pairs: Mapping[str, tuple[Cell, Cell]], metric: str, target: float | None = None
+) -> tuple[list[tuple[tuple[Cell, Cell], tuple[float, float]]], list[str]]:
+    """The pairs that both have a number, with these; and why the others have none."""
+    both, reasons = list[tuple[tuple[Cell, Cell], tuple[float, float]]](), list[str]()
+    for pair in pairs.values():
+        found = [value(view, cell, metric, target=target) for cell in pair]
+        if target is not None:
+            found = [whole(cell, number, metric) for cell, number in zip(pair, found, strict=True)]
+        one, other = found
+        if isinstance(one, Missing) or isinstance(other, Missing):
+            reasons.append(next(missing.reason for missing in found if isinstance(missing, Missing)))
+        else:
+            both.append((pair, (one, other)))
+    return both, reasons
 
 
 def _word(estimate: Estimate, even: float, sides: tuple[str, str], level: tuple[float, float]) -> str:

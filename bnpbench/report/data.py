@@ -78,9 +78,14 @@ class Cell:
         return _integer(self.settings.get("seed"), 1)
 
     @property
+    def epochs(self) -> int:
+        """How many the run was asked for; 0 where unknown."""
+        return _integer(self.settings.get("epochs"), 0)
+
+    @property
     def shortened(self) -> str:
         """``4 of 15 epochs``; empty where the run was not shortened."""
-        return f"{_integer(self.settings.get('epochs'), 0)} of {self.whole} epochs" if self.whole else ""
+        return f"{self.epochs} of {self.whole} epochs" if self.whole else ""
 
     def count(self, name: str) -> int | None:
         """A column of whole numbers; None where it is not known."""

@@ -9,7 +9,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from bnpbench.records.rows import metric as known
 from bnpbench.report.data import Cell, Series, View
@@ -19,6 +19,7 @@ PRECONDITIONER = "batch"  # of the steps' three, the paper's own (section 5.1): 
 
 At = str | Mapping[str, Any]
 Pairs = list[list[tuple[float, float]]]  # cell by cell, the times of an epoch of both sides
+Answered = TypeVar("Answered")
 
 
 @dataclass(frozen=True)
@@ -129,17 +130,44 @@ def more_seconds(view: View, cells: Sequence[Cell], base: Sequence[Cell]) -> lis
     return [[one - other for one, other in cell] for cell in paired(view, sides, left, right) or ()]
 
 
-def rounding(view: View, cells: Sequence[Cell], metric: str) -> float:
-    """The standard deviation that a number has by being one of few: a share of so many examples, or an epoch.
+def whole(cell: Cell, found: Answered, metric: str, at: At = "last") -> Answered | Missing:
+    """What was found, if that is an answer; Missing where a shortened run cannot know it.
 
-    That of numbers rounded to steps of 1 / examples, or of 1, is the step over the root of 12; 0 where there is no
-    step, or where it is not known.
+    It knows nothing of the end, of epochs that it has not, and of targets that it did not reach.
+
+    Args:
+        cell: whose number or times were found.
+        found: by ``value`` or ``times``.
+        metric, at: what was asked for.
     """
-    if metric == "epochs_to":
-        return 1 / math.sqrt(12)
-    columns = {"test_accuracy": "test_examples", "train_accuracy": "train_examples"}
-    counts = [count for cell in cells if metric in columns and (count := cell.count(columns[metric]))]
-    return 1 / (min(counts) * math.sqrt(12)) if counts else 0.0
+    if not cell.shortened or not cell.ok:
+        return found
+    table, (_, last) = known(metric).table, _bounds(at) or (0, 0)
+    over_all = at in ("area", "all")
+    at_the_end = table == "epochs" and (at in ("last", "best") or (over_all and not known(metric).timed))
+    never = table == "targets" and found in (0.0, math.inf)
+    beyond = table == "epochs" and last > cell.epochs
+    return Missing(f"shortened to {cell.shortened}") if at_the_end or never or beyond else found
+
+
+def rounding(metric: str, cells: Sequence[Cell], numbers: Sequence[float] = ()) -> float:
+    """The standard deviation that a difference of numbers, or a number, has by their being rounded.
+
+    An accuracy is a share of so many examples, and targets are reached at the end of an epoch: such steps have the
+    deviation of their width over the root of 12.
+
+    Args:
+        metric: of which they are.
+        cells: one, or the two of a difference.
+        numbers: where given, of the logarithm of their ratio; not 0.
+
+    Returns:
+        0 where there are no steps, or where they are not known.
+    """
+    steps = [_step(metric, cell) for cell in cells]
+    if not all(steps):
+        return 0.0
+    return math.hypot(*(step / number for step, number in zip(steps, numbers, strict=True)) if numbers else steps)
 
 
 def default_at(metric: str) -> str:
@@ -168,6 +196,12 @@ def describe_at(at: At) -> str:
         case "area" | "all":
             return "all epochs"
     return told(at)
+
+
+def _step(metric: str, cell: Cell) -> float:
+    """The deviation by rounding of one cell's number; 0 where it is not known."""
+    examples = cell.count("test_examples") if metric == "test_accuracy" else 1 if metric == "epochs_to" else None
+    return 1 / (examples * math.sqrt(12)) if examples else 0.0
 
 
 def _at(series: Series, metric: str, at: At) -> float | Missing:

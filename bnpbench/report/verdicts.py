@@ -10,7 +10,7 @@ from typing import Any, Literal
 from bnpbench.records.documents import BoundsRecord, ClaimRecord, CombinationRecord, SideRecord
 from bnpbench.records.rows import metric as known
 from bnpbench.report.data import Cell, Series, View, number, tallied, views
-from bnpbench.report.query import At, Missing, default_at, describe_at, paired, rounding, times, value
+from bnpbench.report.query import At, Missing, default_at, describe_at, paired, rounding, times, value, whole
 from bnpbench.results import Results
 from bnpbench.statistics.intervals import Estimate, mean_interval, ratio_interval, student
 from bnpbench.statistics.times import processes_interval, unpaired_interval
@@ -138,42 +138,41 @@ def _of_seeds(view: View, claim: ClaimRecord, left: Seeds, right: Seeds | None) 
     roundings: list[float] = []
     reasons: list[str] = []
     for seed, cell in left.items():
-        steps = [rounding(view, [one], metric) for one in (cell, (right or {}).get(seed)) if one is not None]
-        found = _whole(cell, value(view, cell, metric, ats[0], claim.target), metric, ats[0])
-        if right is not None and not isinstance(found, Missing):
-            other = right.get(seed)
-            second = (
-                Missing(f"right has no seed {seed}")
-                if other is None
-                else _whole(other, value(view, other, metric, ats[1], claim.target), metric, ats[1])
-            )
-            found = second if isinstance(second, Missing) else _compared(claim.question, found, second)
-        if isinstance(found, Missing):
-            reasons.append(found.reason)
-        else:
-            values.append(found)
-            roundings.append(math.hypot(*steps))
+        if right is not None and seed not in right:
+            reasons.append(f"right has no seed {seed}")
+            continue
+        cells = [cell] if right is None else [cell, right[seed]]
+        found = [
+            whole(one, value(view, one, metric, at, claim.target), metric, at)
+            for one, at in zip(cells, ats, strict=True)
+        ]
+        numbers = [number for number in found if not isinstance(number, Missing)]
+        reasons += [missing.reason for missing in found if isinstance(missing, Missing)][:1]
+        if len(numbers) < len(cells):
+            continue
+        answer = _compared(claim.question, numbers)
+        if isinstance(answer, Missing):
+            reasons.append(answer.reason)
+            continue
+        values.append(answer)
+        roundings.append(rounding(metric, cells, numbers if claim.question == "ratio" and all(numbers) else ()))
     if not values:
         return Missing(tallied(reasons) or "not measured")
     if metric == "reached" or (known(metric).exact and len(set(values)) == 1):  # a fact of these runs
         share = sum(values) / len(values)
         estimate = Estimate(share, len(values), share, share)
     elif claim.question == "ratio":
-        estimate = ratio_interval(values)
+        estimate = ratio_interval(values, max(roundings))
     else:
         estimate = mean_interval(values, max(roundings))
     return _Answer(estimate, "seeds", tallied(reasons))
 
 
-def _whole(cell: Cell, found: float | Missing, metric: str, at: At) -> float | Missing:
-    """Missing where a shortened run cannot know it: what stands at the end, or a target that it did not reach."""
-    table = known(metric).table
-    at_the_end = table == "epochs" and at in ("last", "best", "area")
-    never = table == "targets" and found in (0.0, math.inf)
-    return Missing(f"shortened to {cell.shortened}") if cell.shortened and cell.ok and (at_the_end or never) else found
-
-
-def _compared(question: str, left: float, right: float) -> float | Missing:
+def _compared(question: str, numbers: Sequence[float]) -> float | Missing:
+    """Of one side its number, of two their difference or ratio."""
+    if len(numbers) == 1:
+        return numbers[0]
+    left, right = numbers
     if math.isinf(left) and math.isinf(right):
         return Missing("neither side reaches the target")
     if question == "difference":
@@ -211,7 +210,7 @@ def _of_times(view: View, claim: ClaimRecord, left: Seeds, right: Seeds | None) 
 
 def _sampled(view: View, side: Seeds, metric: str, at: At) -> tuple[dict[str, Series], list[str]]:
     """Seed to the times of its cell, and the reasons where there are none."""
-    found = {seed: times(view, cell, metric, at) for seed, cell in side.items()}
+    found = {seed: whole(cell, times(view, cell, metric, at), metric, at) for seed, cell in side.items()}
     reasons = [series.reason for series in found.values() if isinstance(series, Missing)]
     return {seed: series for seed, series in found.items() if not isinstance(series, Missing)}, reasons
 
@@ -261,12 +260,12 @@ def _leaves(where: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, A
 
 
 def noise(view: View, ratios: Sequence[Estimate]) -> list[str]:
-    """A warning where intervals of ratios are wide, or missing."""
-    few = [ratio for ratio in ratios if ratio.width is None]
+    """A warning where intervals of ratios are wide, or missing, and why."""
+    few = [ratio.reason for ratio in ratios if ratio.width is None]
     wide = [ratio for ratio in ratios if ratio.width is not None and ratio.width > NOISY * ratio.value]
     found = []
     if few:
-        found.append(f"{len(few)} of {len(ratios)} ratios rest on a single pair: {_more_epochs(view)}.")
+        found.append(f"{len(few)} of {len(ratios)} ratios have no interval ({tallied(few)}): {_more_epochs(view)}.")
     if wide:
         worst = max(ratio.width / ratio.value for ratio in wide if ratio.width is not None)
         found.append(

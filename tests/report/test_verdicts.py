@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics as plain_statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,26 +67,174 @@ def test_a_time_difference_comes_from_the_same_pairs(make: Make) -> None:
     made = make()
     bn, bnp = (
         made.cell("bn", rows=epochs([1, 2, 3, 4, 5, 6])),
-        made.cell("bnp", rows=epochs([1.5, 2.5, 3.5, 4.5, 5.5, 6.5])),
+        made.cell("bnp", rows=epochs([1.48, 2.49, 3.5, 4.5, 5.51, 6.52])),
     )
-    made.claim("train_seconds", "difference", [bnp], [bn], at_most=0.5, at="all")
-    assert only(made).outcome == "holds"
+    made.claim("train_seconds", "difference", [bnp], [bn], at_most=0.55, at="all")
+    verdict = only(made)
+    assert verdict.estimate is not None
+    assert (verdict.outcome, verdict.estimate.value) == ("holds", pytest.approx(0.5))  # unpaired its interval is ±2
 
 
 def test_cells_that_took_no_turns_are_compared_each_on_its_own(make: Make) -> None:
+    """Welch's t over three processes a side, whose medians are 1, 1.02 and .98 times their level."""
     made = make()
-    bn, bnp = (made.cell(m, rows=epochs(NOISE), alone=True) for m in ("bn", "bnp"))
-    made.claim("train_seconds", "ratio", [bnp], [bn], at_most=1.5, at="all")
+    levels = np.array([1.0, 1.02, 0.98])
+    bn, bnp = (
+        [
+            made.cell(m, seed=s, rows=epochs([factor * level * e for e in NOISE]), alone=True)
+            for s, level in enumerate(levels, 1)
+        ]
+        for m, factor in (("bn", 1.0), ("bnp", 1.2))
+    )
+    made.claim("train_seconds", "ratio", bnp, bn, at_most=1.5, at="all")
     verdict = only(made)
     assert (verdict.outcome, verdict.unit, verdict.reason) == ("holds", "epochs", "not measured in turn")
+    sides = np.log(1.2 * levels), np.log(levels)
+    expected = np.exp(stats.ttest_ind(*sides, equal_var=False).confidence_interval(0.95))
+    assert verdict.estimate is not None
+    assert (verdict.estimate.low, verdict.estimate.high) == pytest.approx(tuple(expected))
+    assert (verdict.estimate.n, verdict.estimate.processes) == (24, 3)
 
 
-@pytest.mark.parametrize(("count", "reason"), [(1, "n = 1"), (5, "n = 5 of 6")])
-def test_fewer_than_six_pairs_are_undecided(make: Make, count: int, reason: str) -> None:
+@pytest.mark.parametrize("processes", [1, 2])
+def test_fewer_than_three_processes_a_side_that_took_no_turns_are_undecided(make: Make, processes: int) -> None:
+    made = make()
+    bn, bnp = (
+        [made.cell(m, seed=s, rows=epochs([s * e for e in NOISE]), alone=True) for s in range(1, processes + 1)]
+        for m in ("bn", "bnp")
+    )
+    made.claim("train_seconds", "ratio", bnp, bn, at_most=50, at="all")
+    verdict = only(made)
+    assert (verdict.outcome, verdict.reason) == (
+        "undecided",
+        f"{processes} of 3 processes a side; not measured in turn",
+    )
+    assert f"{processes} of 3 processes a side; raise the number of seeds." in render(made.read())
+
+
+def test_pairs_of_several_processes_weigh_the_same(make: Make) -> None:
+    """Three processes of 8, 2 and 5 epochs: Student's t over the logarithms of each one's median ratio."""
+    made = make()
+    ratios = [[1.2 * e for e in NOISE], [1.25, 1.35], [1.1, 1.1, 1.1, 5.0, 0.1]]
+    bn = [made.cell("bn", seed=s, rows=epochs([1.0] * len(cell))) for s, cell in enumerate(ratios, 1)]
+    bnp = [made.cell("bnp", seed=s, rows=epochs(cell)) for s, cell in enumerate(ratios, 1)]
+    made.claim("train_seconds", "ratio", bnp, bn, at_most=1.5, at="all")
+    verdict = only(made)
+    logs = np.log([1.2, 1.3, 1.1])
+    expected = np.exp(stats.t.interval(0.95, 2, loc=logs.mean(), scale=stats.sem(logs)))
+    assert verdict.estimate is not None
+    assert (verdict.estimate.low, verdict.estimate.high) == pytest.approx(tuple(expected))
+    assert (verdict.outcome, verdict.estimate.n, verdict.estimate.processes) == ("holds", 15, 3)
+
+
+def test_one_pair_is_undecided(make: Make) -> None:
+    made = make()
+    bn, bnp = made.cell("bn", rows=epochs([1.0])), made.cell("bnp", rows=epochs([1.1]))
+    made.claim("train_seconds", "ratio", [bnp], [bn], at_most=2, at="all")
+    assert (only(made).outcome, only(made).reason) == ("undecided", "n = 1")
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_few_pairs_have_students_interval_of_their_logarithms(make: Make, count: int) -> None:
     made = make()
     bn, bnp = made.cell("bn", rows=epochs([1.0] * count)), made.cell("bnp", rows=epochs(NOISE[:count]))
     made.claim("train_seconds", "ratio", [bnp], [bn], at_most=2, at="all")
-    assert (only(made).outcome, only(made).reason) == ("undecided", reason)
+    verdict, logs = only(made), np.log(NOISE[:count])
+    assert verdict.estimate is not None
+    assert (verdict.estimate.low, verdict.estimate.high) == pytest.approx(
+        tuple(np.exp(stats.t.interval(0.95, count - 1, loc=logs.mean(), scale=stats.sem(logs))))
+    )
+    assert verdict.outcome == "holds"
+
+
+def test_equal_times_decide_nothing(make: Make) -> None:
+    made = make()
+    bn, bnp = made.cell("bn", rows=epochs([1.0] * 8)), made.cell("bnp", rows=epochs([1.0] * 8))
+    made.claim("train_seconds", "ratio", [bnp], [bn], at_most=2, at="all")
+    assert (only(made).outcome, only(made).reason) == ("undecided", "8 equal values")
+
+
+def test_equal_seeds_decide_nothing_unless_their_rounding_is_known(make: Make) -> None:
+    """Three times 2 of 100 examples more: each share is rounded to 1/100, with a deviation of 1/100/sqrt(12)."""
+    for examples, outcome in ((None, "undecided"), (100, "undecided"), (10_000, "holds")):
+        made = make(f"results{examples}")
+        bn, bnp = (
+            [made.cell(m, seed=s, rows=epochs([1.0], [share]), test_examples=examples) for s in (1, 2, 3)]
+            for m, share in (("bn", 0.5), ("bnp", 0.52))
+        )
+        made.claim("test_accuracy", "difference", bnp, bn, at_least=0.015)
+        verdict = only(made)
+        assert verdict.estimate is not None
+        assert verdict.outcome == outcome
+        if examples is None:
+            assert (verdict.estimate.low, verdict.reason) == (None, "3 equal values")
+            continue
+        half = stats.t.ppf(0.975, 2) * math.sqrt(2 / 12) / examples / math.sqrt(3)
+        assert (verdict.estimate.low, verdict.estimate.high) == pytest.approx((0.02 - half, 0.02 + half))
+
+
+@pytest.mark.parametrize(
+    ("question", "half"), [("difference", math.sqrt(2)), ("ratio", math.sqrt(1 / 3**2 + 1 / 2**2))]
+)
+def test_epochs_to_a_target_are_rounded_to_whole_ones(make: Make, question: str, half: float) -> None:
+    """BN needs three epochs with every seed and BNP two."""
+    made = make()
+    shares = {"bn": [0.1, 0.2, 0.6], "bnp": [0.1, 0.7, 0.8]}
+    keys = {m: [made.cell(m, seed=s, rows=epochs([1.0] * 3, of)) for s in (1, 2, 3)] for m, of in shares.items()}
+    made.claim("epochs_to", question, keys["bnp"], keys["bn"], target=0.5, at_most=10)
+    verdict = only(made)
+    half *= stats.t.ppf(0.975, 2) / math.sqrt(12) / math.sqrt(3)
+    expected = (-1 - half, -1 + half) if question == "difference" else (2 / 3 * math.exp(-half), 2 / 3 * math.exp(half))
+    assert verdict.estimate is not None
+    assert (verdict.estimate.low, verdict.estimate.high) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_what_a_run_reached_is_a_fact_of_it(make: Make, seeds: int) -> None:
+    made = make()
+    keys = [made.cell("bnp", seed=s, rows=epochs([1.0], [0.9])) for s in range(1, seeds + 1)]
+    made.claim("reached", "value", keys, target=0.5, at_least=1)
+    assert only(made).outcome == "holds"
+
+
+def shortened(made: Made, method: str, seed: int = 1, shares: Sequence[float] = (0.1, 0.3, 0.5, 0.6)) -> str:
+    """A cell of 15 epochs of which four were run."""
+    rows = epochs([e * seed for e in NOISE[:4]], shares, test_loss=[1.0] * 4)
+    key = made.cell(method, seed=seed, rows=rows, settings={"epochs": 4}, flops_model=7)
+    made.document["cells"][-1]["epochs"] = 15
+    return key
+
+
+NOTHING = "3 shortened to 4 of 15 epochs"
+
+
+@pytest.mark.parametrize(
+    ("claim", "outcome", "reason"),
+    [
+        ({"metric": "test_accuracy", "at": "last"}, "no data", NOTHING),
+        ({"metric": "test_accuracy", "at": "best"}, "no data", NOTHING),
+        ({"metric": "test_loss", "at": "area"}, "no data", NOTHING),
+        ({"metric": "test_accuracy", "at": {"epoch": 5}}, "no data", NOTHING),
+        ({"metric": "train_seconds", "at": "last"}, "no data", NOTHING),
+        ({"metric": "train_seconds", "at": {"epochs": [2, 9]}}, "no data", NOTHING),
+        ({"metric": "reached", "target": 0.7}, "no data", NOTHING),
+        ({"metric": "epochs_to", "target": 0.7}, "no data", NOTHING),
+        ({"metric": "reached", "target": 0.5}, "holds", "4 of 15 epochs"),
+        ({"metric": "epochs_to", "target": 0.5}, "holds", "4 of 15 epochs"),
+        ({"metric": "train_seconds", "at": "all"}, "holds", "4 of 15 epochs"),
+        ({"metric": "train_seconds", "at": {"epochs": [2, 4]}}, "holds", "4 of 15 epochs"),
+        ({"metric": "flops_model"}, "holds", "4 of 15 epochs"),
+    ],
+)
+def test_a_shortened_run_answers_nothing_about_its_end(
+    make: Make, claim: dict[str, Any], outcome: str, reason: str
+) -> None:
+    made = make()
+    keys = [shortened(made, "bnp", seed) for seed in (1, 2, 3)]
+    made.claim(claim["metric"], "value", keys, at_least=0, **{k: v for k, v in claim.items() if k != "metric"})
+    verdict = only(made)
+    assert (verdict.outcome, verdict.reason) == (outcome, reason)
+    assert claims_exit_code([verdict]) == (4 if outcome == "no data" else 0)
 
 
 def test_seeds_are_paired(make: Make) -> None:
@@ -136,8 +284,13 @@ def test_a_count_has_no_spread_even_of_one_seed(make: Make) -> None:
 )
 def test_at_picks_the_moment(make: Make, at: Any, metric: str, expected: float) -> None:
     made = make()
-    rows = epochs([1, 1, 1], [0.3, 0.6, 0.3], test_loss=[2.0, 1.0, 3.0])
-    keys = [made.cell("bnp", seed=seed, rows=rows) for seed in (1, 2)]
+    """The mean of three seeds whose numbers lie 1 % apart."""
+    made = make()
+    shares, losses = np.array([0.3, 0.6, 0.3]), np.array([2.0, 1.0, 3.0])
+    keys = [
+        made.cell("bnp", seed=s, rows=epochs([1, 1, 1], (f * shares).tolist(), test_loss=(f * losses).tolist()))
+        for s, f in enumerate((0.99, 1.0, 1.01), 1)
+    ]
     made.claim(metric, "value", keys, at=at, at_most=10)
     verdict = only(made)
     assert verdict.estimate is not None
@@ -240,8 +393,9 @@ def test_null_is_missing_and_nan_is_not_a_number(make: Make) -> None:
 
 def test_seeds_without_data_are_told_and_the_others_answer(make: Make) -> None:
     made = make()
-    keys = [made.cell("bnp", seed=seed, rows=epochs([1], [0.5])) for seed in (1, 2)]
+    keys = [made.cell("bnp", seed=seed, rows=epochs([1], [0.5 + seed / 1000])) for seed in (1, 2)]
     keys += [made.cell("bnp", seed=3), made.cell("bnp", seed=4, status="oom")]
+    made.cell("bn", seed=3, rows=epochs([1]))  # else nothing was asked of this seed
     made.claim("test_accuracy", "value", keys, at_least=0.4)
     verdict = only(made)
     assert (verdict.outcome, verdict.reason) == ("holds", "1 not measured, 1 oom")
@@ -251,28 +405,33 @@ def test_seeds_without_data_are_told_and_the_others_answer(make: Make) -> None:
 
 def test_steps_are_taken_by_their_median_under_the_papers_preconditioner(make: Make) -> None:
     made = make()
-    steps = [
-        {"epoch": 1, "step": step, "preconditioner": name, "kappa_d": kappa}
-        for step, kappas in enumerate([(100.0, 5.0), (300.0, 6.0), (200.0, 7.0)])
-        for name, kappa in zip(("batch", "running_damped"), kappas, strict=True)
-    ]
-    keys = [made.cell("bnp", seed=seed, rows=epochs([1]), steps=steps) for seed in (1, 2)]
+    keys = []
+    for seed in (1, 2, 3):  # whose medians are 199, 200 and 201
+        steps = [
+            {"epoch": 1, "step": step, "preconditioner": name, "kappa_d": kappa}
+            for step, kappas in enumerate([(100.0, 5.0), (300.0, 6.0), (198.0 + seed, 7.0)])
+            for name, kappa in zip(("batch", "running_damped"), kappas, strict=True)
+        ]
+        keys.append(made.cell("bnp", seed=seed, rows=epochs([1]), steps=steps))
     made.claim("kappa_d", "value", keys, at_least=1e2, at_most=1e5)
     verdict = only(made)
-    assert (verdict.outcome, verdict.estimate and verdict.estimate.value) == ("holds", 200.0)
+    assert (verdict.outcome, verdict.estimate and verdict.estimate.value) == ("holds", pytest.approx(200.0))
 
 
 def test_each_combination_has_its_verdict(make: Make) -> None:
     made = make()
     for size, seconds in ((256, 1.0), (512, 2.0)):
-        bn, bnp = made.cell("bn", size, rows=epochs([1.5] * 6)), made.cell("bnp", size, rows=epochs([seconds] * 6))
+        bn = made.cell("bn", size, rows=epochs([1.5] * len(NOISE)))
+        bnp = made.cell("bnp", size, rows=epochs([seconds * e for e in NOISE]))
         made.claim("train_seconds", "ratio", [bnp], [bn], at_most=1, at="all", where={"batch_size": size})
     first, second = verdicts(made.read())
     assert (first.where, first.outcome) == ("batch_size = 256", "holds")
     assert (second.where, second.outcome) == ("batch_size = 512", "fails")
 
 
-@pytest.mark.parametrize(("accuracies", "exit_code"), [([0.5, 0.5], 0), ([0.1, 0.1], 1), ([0.2, 0.9], 0), ([], 4)])
+@pytest.mark.parametrize(
+    ("accuracies", "exit_code"), [([0.5, 0.501], 0), ([0.1, 0.101], 1), ([0.2, 0.9], 0), ([0.1, 0.1], 0), ([], 4)]
+)
 def test_exit_codes(make: Make, accuracies: list[float], exit_code: int) -> None:
     made = make()
     keys = [made.cell("bnp", seed=seed, rows=epochs([1], [a])) for seed, a in enumerate(accuracies, 1)]
@@ -329,8 +488,10 @@ def test_seeds_needed_make_the_interval_narrow_enough(n: int, distance: float) -
             {"interleave": ["method"]},
             "pairs would decide it; keep the warm-up",
         ),
-        ([1.0, 1.1], {"interleave": ["method"]}, "6 pairs are needed, 2 measured; run more epochs or seeds"),
-        ([1.0, 1.1], {"interval": 0.02, "max_epochs": 2, "interleave": ["method"]}, "2 measured; raise max_epochs"),
+        ([1.0], {"interleave": ["method"]}, "Undecided: ratio of train_seconds: n = 1; run more epochs or seeds."),
+        ([1.0], {"interval": 0.02, "max_epochs": 2, "interleave": ["method"]}, "n = 1; raise max_epochs."),
+        ([1.0], {"interval": 0.02, "interleave": ["method"]}, "n = 1; set max_epochs higher."),
+        ([1.0] * 3, {"interleave": ["method"]}, "3 equal values; run more epochs or seeds."),
     ],
 )
 def test_an_undecided_claim_says_what_would_decide_it(
@@ -349,7 +510,7 @@ def test_shortened_runs_are_told_to_run_in_full(make: Make) -> None:
     made.claim("train_seconds", "value", [made.cell("bnp", rows=epochs([1.0]))], at="all", at_most=2)
     text = render(made.read())
     assert "- shortened: 1 epochs instead of the suite's (--epochs)" in text
-    assert "1 measured; run without --epochs" in text
+    assert "Undecided: value of train_seconds: n = 1; run without --epochs." in text
 
 
 # A claim whose sides are asked for other epochs was answered from those that both happened to name.
@@ -369,14 +530,18 @@ def of_epochs(folder: Path, left: Any, right: Any, metric: str = "train_seconds"
 def test_each_side_has_its_own_epochs(tmp_path: Path) -> None:
     found = of_epochs(tmp_path, {"epochs": [1, 14]}, {"epochs": [9, 16]})
     assert found.estimate is not None
-    assert (found.outcome, found.estimate.value, found.unit) == ("undecided", 10.0, "epochs")
+    assert (found.outcome, found.estimate.value, found.unit) == ("undecided", pytest.approx(10.0), "epochs")
     assert "each side over epochs of its own" in found.reason
 
 
 @pytest.mark.regression
 def test_the_last_epoch_is_not_every_epoch(tmp_path: Path) -> None:
     found = of_epochs(tmp_path, "last", "all")
-    assert (found.unit, found.outcome, found.reason.partition(";")[0]) == ("epochs", "undecided", "n = 1")
+    assert (found.unit, found.outcome, found.reason.partition(";")[0]) == (
+        "epochs",
+        "undecided",
+        "1 of 3 processes a side",
+    )
     assert found.question == "ratio of train_seconds, bnp (the last epoch) / bn"
 
 
