@@ -15,7 +15,6 @@ import psutil
 import pytest
 
 from bnpbench import read_results
-from tests.benchmarks.kills import inject
 from tests.support.command import LONG, SUITE, bnpbench, environment, start, suite
 from tests.support.kept import kept
 from tests.support.processes import below
@@ -193,10 +192,3 @@ def test_a_signal_inside_a_callback_is_not_lost(number: int, moment: str, code: 
     assert done.returncode == code, done.stderr
     assert b"is kept" in done.stderr
     assert (len(finished(tmp_path)) < 6) == (moment == "epoch")
-
-
-def test_kills_at_random_moments_lose_nothing(tmp_path: Path) -> None:
-    """``tests/benchmarks/kills.py`` does it a hundred times, in more ways."""
-    tally = inject(tmp_path, kills=4, only=["beside"])
-    assert tally.blows.total() >= 4
-    assert tally.faults == []

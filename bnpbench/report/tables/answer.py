@@ -43,8 +43,9 @@ def cost_and_gain(view: View) -> Section | None:
         f"steps to {target}": [_to_target(answer, "steps", answer.steps, len(targets)) for answer in found],
         "memory": [_ratio(answer, "peak memory", answer.memory) for answer in found],
     }
-    unused = [name for name, cells in columns.items() if not any(_told(cell) for cell in cells)]
-    spare = [name for name in ("memory", f"steps to {target}", f"seconds to {target}") if name not in unused]
+    optional = ("memory", f"steps to {target}", f"seconds to {target}", "settings")
+    unused = [name for name in optional if not any(_told(cell) for cell in columns[name])]
+    spare = [name for name in optional[:3] if name not in unused]
     rows = tuple(zip(*(cells for name, cells in columns.items() if name not in unused), strict=True))
     headings = tuple(name for name in columns if name not in unused)
     table = Table("", headings, rows, tuple(_notes(found, base)), None, tuple(_reasons(found)), tuple(spare))

@@ -22,8 +22,8 @@ def curve(y: tuple[float, ...], **changes: Any) -> Curve:
     return replace(Curve("bnp", "loss", x, y, y, y, n=tuple(range(1, len(y) + 1))), **changes)
 
 
-def panel(*curves: Curve, log: bool = False, right: Axis | None = None) -> Panel:
-    return Panel("N = 16", Axis("epoch"), Axis("loss", log=log), curves, right)
+def panel(*curves: Curve, log: bool = False) -> Panel:
+    return Panel("N = 16", Axis("epoch"), Axis("loss", log=log), curves)
 
 
 @pytest.fixture
@@ -96,11 +96,3 @@ def test_nothing_empty_is_drawn(drawn: Callable[..., list[Figure]]) -> None:
     empty = curve((2 * LARGEST,))
     (figure,) = drawn(one("cost", panel(empty), panel(curve((1.0,)), empty)), one("training", panel(empty)))
     assert [len(p.curves) for p in figure.panels if isinstance(p, Panel)] == [1]
-
-
-def test_a_right_axis_without_a_curve_goes(drawn: Callable[..., list[Figure]]) -> None:
-    axis = Axis("seconds", log=True)
-    curves = curve((1.0,)), curve((0.0,), right=True)
-    (gone,) = drawn(one("cost", panel(*curves, right=axis)))
-    (stays,) = drawn(one("cost", panel(curve((1.0,)), curve((3.0,), right=True), right=axis)))
-    assert [p.right for p in (*gone.panels, *stays.panels) if isinstance(p, Panel)] == [None, axis]

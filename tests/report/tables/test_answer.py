@@ -1,0 +1,92 @@
+"""The table that a report begins with, as readers see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bnpbench.report.data import views
+from bnpbench.report.document import Section
+from bnpbench.report.tables import chapters
+from bnpbench.report.tables.answer import cost_and_gain
+from tests.support.made_results import Made, epochs
+
+Make = Callable[..., Made]
+
+
+def measured(made: Made, method: str, factor: float, share: float, **settings: object) -> None:
+    for seed, wobble in enumerate((0.98, 1.0, 1.03), 1):
+        rows = epochs([factor * wobble] * 2, [0.3, share + seed / 100 * factor], steps=[4, 4])
+        made.cell(method, seed=seed, rows=rows, settings=settings)
+
+
+def section(made: Made) -> Section:
+    (view,) = views(made.read())
+    found = cost_and_gain(view)
+    assert found is not None
+    return found
+
+
+def test_a_row_says_what_a_method_costs_and_buys(make: Make) -> None:
+    made = make()
+    measured(made, "vanilla", 1.0, 0.5)
+    measured(made, "bnp", 1.5, 0.6)
+    (table,) = section(made).tables
+    assert table.columns == (
+        "N",
+        "method",
+        "time a step over vanilla",
+        "cost",
+        "test accuracy less vanilla's",
+        "gain",
+    )
+    ((size, method, cost, dear, gain, better),) = table.texts
+    assert (size, method, dear, better) == ("16", "bnp", "undecided", "better")  # three equal ratios decide nothing
+    assert cost == "1.50"
+    assert gain == "+0.110 [+0.098, +0.122]"
+
+
+def test_it_stands_first_and_its_numbers_are_records(make: Make) -> None:
+    made = make()
+    measured(made, "vanilla", 1.0, 0.5)
+    measured(made, "bnp", 1.5, 0.6)
+    (chapter,) = chapters(made.read())
+    assert [s.title for s in chapter.sections[:2]] == ["made on Made-up CPU", "Cost and gain"]
+    records = {entry.quantity: entry for entry in chapter.sections[1].tables[0].records}
+    assert records["time a step over the baseline's"].value == 1.5
+    assert records["test_accuracy over the baseline's"].text == "better"
+
+
+def test_targets_stand_in_the_heading_where_there_is_one_and_in_the_rows_where_there_are_several(make: Make) -> None:
+    made = make()
+    made.document["targets"] = [0.5]
+    measured(made, "vanilla", 1.0, 0.5)
+    measured(made, "bnp", 1.5, 0.6)
+    assert "seconds to 0.5" in section(made).tables[0].columns
+    assert section(made).tables[0].spare == ("steps to 0.5", "seconds to 0.5")
+
+
+def test_settings_that_vary_are_a_column(make: Make) -> None:
+    made = make()
+    for width in (10, 20):
+        for method in ("vanilla", "bnp"):
+            measured(made, method, 1.0 + width / 100, 0.5, network={"kind": "fc", "hidden": [width]})
+    texts = section(made).tables[0].texts
+    assert [row[0] for row in texts] == ["network.hidden = [10]", "network.hidden = [20]"]
+
+
+def test_reasons_stand_above_and_a_word_in_the_place(make: Make) -> None:
+    made = make()
+    measured(made, "vanilla", 1.0, 0.5)
+    for seed in (1, 2, 3):
+        made.cell("bn", seed=seed, status="not-applicable", message="a single row")
+    (table,) = section(made).tables
+    assert table.reasons == ("bn at N = 16: not-applicable: a single row.",)
+    assert table.texts[0][2] == "– (not-applicable)"
+
+
+def test_a_suite_without_a_baseline_says_what_would_be_one(make: Make) -> None:
+    made = make()
+    measured(made, "bnp", 1.0, 0.5)
+    assert section(made).lines == (
+        'nothing to set the methods against: "vanilla" or "bn" in the suite, or [report] baseline, would be',
+    )
