@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from bnpbench.errors import BnpbenchError, NothingToCompare
 from bnpbench.measure.measurement import MEASUREMENT, STEPS
@@ -21,6 +22,7 @@ from tests.support.made_results import HARDWARE, Made, epochs
 
 Make = Callable[..., Made]
 OTHER_HARDWARE = {**HARDWARE, "cpu": "Another CPU"}
+LEVELS = (1 / 1.01, 1.0, 1.01)  # of three processes; their geometric mean is 1
 
 
 def measured(
@@ -55,7 +57,7 @@ def judged(comparison: Comparison, what: str) -> set[str]:
 
 @pytest.mark.parametrize(
     ("slower", "noise", "exit_code"),
-    [(1.0, 0.01, 0), (1.03, 0.01, 0), (1.03, 0.2, 0), (1.10, 0.01, 1), (1.10, 0.3, 0), (0.8, 0.01, 0)],
+    [(1.0, 0.01, 0), (1.03, 0.01, 0), (1.03, 0.2, 0), (1.10, 0.01, 1), (1.06, 0.2, 0), (0.8, 0.01, 0)],
 )
 @pytest.mark.parametrize("methods", [("bnp",), ("vanilla", "bnp")])
 def test_a_slow_down_needs_a_ratio_over_the_threshold_and_an_interval_that_excludes_it(
@@ -65,7 +67,7 @@ def test_a_slow_down_needs_a_ratio_over_the_threshold_and_an_interval_that_exclu
     comparison = compare(measured(make, "base", **sides), measured(make, "new", slower, **sides))
     assert comparison.exit_code == exit_code
     alone = len(methods) == 1
-    expected = "worse" if exit_code else "better" if slower == 0.8 else "within"
+    expected = "worse" if exit_code else "better" if slower == 0.8 else "within" if noise < 0.1 else "undecided"
     assert judged(comparison, "seconds per epoch") == {expected if alone else "not judged"}
     assert judged(comparison, "ratio to vanilla") == (set() if alone else {expected})
 
@@ -101,16 +103,84 @@ def test_the_threshold_can_be_chosen(make: Make) -> None:
     assert compare(base, new, max_slowdown=0.02).exit_code == 1
 
 
-def test_few_epochs_are_not_judged(make: Make) -> None:
-    sides = []
-    for folder, seconds in (("base", 1.0), ("new", 2.0)):
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_fewer_than_three_processes_a_side_are_undecided(make: Make, seeds: int) -> None:
+    """However many epochs they have: from one process to the next a time moves by more."""
+    some = {"seeds": range(1, seeds + 1), "methods": ("bnp",)}
+    comparison = compare(measured(make, "base", **some), measured(make, "new", 2.0, **some))
+    (found,) = [change for change in comparison.changes if change.what == "seconds per epoch"]
+    assert (found.judgement, found.remark) == ("undecided", f"{seeds} of 3 processes a side")
+    assert (comparison.exit_code, comparison.undecided) == (0, True)
+    text = comparison.render()
+    assert text.startswith("# Comparison: no regression, 1 undecided\n")
+    assert "## Undecided" in text
+    assert "no time was judged" not in text
+
+
+def test_what_is_undecided_says_which_slow_down_would_have_been_seen(make: Make) -> None:
+    """The one from which on the interval, as wide as it is, would lie above the threshold."""
+    sides = {"base": np.array([0.9, 1.0, 1.1]), "new": np.array([0.95, 1.03, 1.2])}
+    results = []
+    for folder, levels in sides.items():
         made = make(folder)
-        made.cell("bnp", rows=epochs([seconds] * 3, [0.5] * 3))
-        sides.append(made.read())
-    comparison = compare(*sides)
-    assert judged(comparison, "seconds per epoch") == {"not judged"}
-    assert comparison.exit_code == 0
-    assert "warning: no time was judged" in comparison.render()
+        for seed, level in enumerate(levels.tolist(), 1):
+            made.cell("bnp", seed=seed, rows=epochs([level * e for e in (0.99, 1.0, 1.01)]))
+        results.append(made.read())
+    (found,) = [change for change in compare(*results).changes if change.what == "seconds per epoch"]
+    logs = [np.log(side) for side in sides.values()]
+    low, high = np.exp(stats.ttest_ind(logs[1], logs[0], equal_var=False).confidence_interval(0.95))
+    ratio = math.exp(logs[1].mean() - logs[0].mean())
+    assert found.change is not None
+    assert (found.change.value, found.change.low, found.change.high) == pytest.approx((ratio, low, high))
+    assert found.judgement == "undecided"
+    seen = 1.05 * ratio / low  # such a ratio over the width of the interval below it is 1.05
+    assert found.remark == f"a slow-down would have been seen from {100 * (seen - 1):.0f}% on"
+
+
+def test_base_new_and_their_ratio_are_of_one_estimator(make: Make) -> None:
+    """Each side is the geometric mean over processes of each one's median, whatever the number of its epochs."""
+    results = []
+    for folder, processes in (("base", [[1.0, 1.1, 9.0], [2.0], [4.0] * 9]), ("new", [[1.2] * 5, [2.2, 2.6], [4.4]])):
+        made = make(folder)
+        for seed, seconds in enumerate(processes, 1):
+            made.cell("bnp", seed=seed, rows=epochs(seconds))
+        results.append(made.read())
+    (found,) = [change for change in compare(*results).changes if change.what == "seconds per epoch"]
+    base, new = (1.1 * 2.0 * 4.0) ** (1 / 3), (1.2 * 2.4 * 4.4) ** (1 / 3)
+    assert (found.base, found.new) == (f"{base:.4f}", f"{new:.4f}")
+    assert found.change is not None
+    assert found.change.value == pytest.approx(new / base)
+
+
+def test_rows_are_told_apart_by_the_settings_that_vary(make: Make) -> None:
+    """Two data sets in one suite: each has rows of its own, and its name stands there."""
+    results = []
+    for folder in ("base", "new"):
+        made = make(folder)
+        for kind, seconds in (("digits", 1.0), ("mnist", 5.0)):
+            for seed, level in enumerate(LEVELS, 1):
+                made.cell("bnp", seed=seed, rows=epochs([seconds * level] * 3), settings={"dataset": {"kind": kind}})
+        results.append(made.read())
+    found = [change for change in compare(*results).changes if change.what == "seconds per epoch"]
+    assert [(change.group, change.base) for change in found] == [
+        ("digits, 3 seeds", "1.0000"),
+        ("mnist, 3 seeds", "5.0000"),
+    ]
+
+
+def test_suites_with_a_plugin_are_matched_across_its_edits(make: Make) -> None:
+    results = []
+    for folder, digest in (("base", "0" * 64), ("new", "1" * 64)):
+        made = make(folder)
+        for seed, level in enumerate(LEVELS, 1):
+            made.cell("bnp", seed=seed, rows=epochs([level] * 3), settings={"plugins": {"mine.py": digest}})
+        results.append(made.read())
+    comparison = compare(*results)
+    assert judged(comparison, "seconds per epoch") == {"within"}
+    assert (len(comparison.shared), comparison.only_left, comparison.only_right) == (3, (), ())
+    told = "the suite's plugins differ: their cells are matched by all other settings"
+    assert told in comparison.notes
+    assert told not in compare(results[0], results[0]).notes
 
 
 @pytest.mark.parametrize(
@@ -165,12 +235,12 @@ def test_a_seed_without_times_is_told_of(make: Make) -> None:
     sides = []
     for folder, second in (("base", 1.0), ("new", math.nan)):
         made = make(folder)
-        for seed, seconds in ((1, 1.0), (2, second)):
+        for seed, seconds in (*enumerate(LEVELS, 1), (4, second)):
             made.cell("bnp", seed=seed, rows=epochs([seconds] * 12, [0.5] * 12))
         sides.append(made.read())
     (found,) = [change for change in compare(*sides).changes if change.what == "seconds per epoch"]
     assert found.judgement == "within"
-    assert found.remark == "1 of 2 seeds: no time in the new results"
+    assert found.remark == "3 of 4 seeds: no time in the new results"
 
 
 def test_accuracy_of_gpu_runs_is_shown_and_not_judged(make: Make) -> None:
@@ -268,17 +338,17 @@ def test_every_format_shows_the_regressions(make: Make, snapshot: Callable[[str,
     base = make("base")
     new = make("new", software={"torch": "2.14.1", "python": "3.12"})
     for made, factor, flops in ((base, 1.0, 100), (new, 1.25, 101)):
-        for method in ("vanilla", "bnp"):
-            seconds = [2.0 * (factor if method == "bnp" else 1)] * 6
-            made.cell(method, rows=epochs(seconds, [0.5] * 6), flops_model=flops)
+        for seed, level in enumerate(LEVELS, 1):
+            for method, times in (("vanilla", 1.0), ("bnp", factor * level)):
+                made.cell(method, seed=seed, rows=epochs([2.0 * times] * 6, [0.5] * 6), flops_model=flops)
         made.cell("bn|x", rows=epochs([1.0] * 6), commit=f"c{flops}")
     comparison = compare(base.read(), new.read())
     text = comparison.render(format)
     if format == "json":
-        assert json.loads(text)[0]["sections"][0]["title"] == "Comparison: 3 regressions"
+        assert json.loads(text)[0]["sections"][0]["title"] == "Comparison: 7 regressions, 1 undecided"
     elif format == "csv":
         ratios = [row for row in csv.DictReader(io.StringIO(text)) if row["table"] == "ratio to vanilla"]
-        assert {float(row["value"]) for row in ratios if row["method"] == "bnp"} == {1.25}
+        assert [float(row["value"]) for row in ratios if row["method"] == "bnp"] == pytest.approx([1.25])
     snapshot(f"comparison.{ {'markdown': 'md'}.get(format, format) }", text)
     with pytest.raises(BnpbenchError):
         comparison.render("xml")
@@ -351,7 +421,8 @@ UNKNOWN = "this version does not know what changed between them"
 def by(folder: Path, measurement: Any, seconds: float = 1.0, accuracy: float = 0.5) -> Results:
     made = Made(folder)
     made.environment["measurement"] = measurement
-    made.cell("bnp", rows=epochs([seconds] * 6, [accuracy] * 6), device="cpu")
+    for seed, level in enumerate(LEVELS, 1):
+        made.cell("bnp", seed=seed, rows=epochs([level * seconds] * 6, [accuracy] * 6), device="cpu")
     return made.read()
 
 
