@@ -134,16 +134,17 @@ def _notes(found: Sequence[Answer], crosses: Sequence[Cross], x: Axis, y: Axis) 
     ]
     if cut:
         yield "An interval that reaches the edge goes on beyond it."
-    reasons: dict[str, list[str]] = {}
+    places: dict[tuple[str, str], list[str]] = {}
     for answer in found:
         place = f"{answer.method} at N = {answer.batch_size}"
         for side, what in ((answer.cost, "time"), (answer.gain, "gain")):
             if isinstance(side.estimate, Missing):
-                reasons.setdefault(f"Not shown, {side.estimate.reason}", []).append(place)
+                places.setdefault(("Not shown", f" ({side.estimate.reason})"), []).append(place)
                 break
             if side.estimate.low is None:
-                reasons.setdefault(f"Open, no interval of the {what}, {side.estimate.reason}", []).append(place)
+                reason = f" ({side.estimate.reason})" if side.estimate.reason else ""
+                places.setdefault((f"Open, no interval of the {what}", reason), []).append(place)
             if side.remark:
-                reasons.setdefault(f"{what.capitalize()} {side.remark}", []).append(place)
-    for reason, places in reasons.items():
-        yield f"{reason}: {'all' if len(places) == len(found) > 1 else some(places, 4)}."
+                places.setdefault((f"{what.capitalize()}, {side.remark}", ""), []).append(place)
+    for (what, reason), whose in places.items():
+        yield f"{what}: {'all' if len(whose) == len(found) > 1 else some(whose, 4)}{reason}."

@@ -86,6 +86,7 @@ def draw_panels(figure: Figure, inks: Mapping[str, Ink]) -> Canvas:
             _crosses(axes, panel, inks)
         else:
             _panel(axes, panel, inks)
+        _name(axes, panel, WIDTH / columns - 0.6)
     if figure.shared:
         _share_limits(pairs)
     for panel, axes in pairs:
@@ -215,7 +216,6 @@ def _panel(axes: Axes, panel: Panel, inks: Mapping[str, Ink]) -> None:
         _curve(axes, curve, inks[curve.method], 1.02**offset)
     for mark in panel.marks:
         axes.axvline(mark.x, color="#555555", linewidth=1, linestyle=_mark_style(mark), zorder=1)
-    _name(axes, panel)
     if panel.x.log:
         xs = [x for curve in panel.curves for x in curve.x]
         pad = max((max(xs) / min(xs)) ** 0.06, 1.25)
@@ -225,9 +225,10 @@ def _panel(axes: Axes, panel: Panel, inks: Mapping[str, Ink]) -> None:
         axes.set_yscale("log")
 
 
-def _name(axes: Axes, panel: Panel | CrossPanel) -> None:
+def _name(axes: Axes, panel: Panel | CrossPanel, width: float) -> None:
+    """Title and labels, in the width that the axes have."""
     axes.set_title(shortened(panel.title, 1.9))
-    axes.set_xlabel(panel.x.label)
+    axes.set_xlabel("\n".join(wrapped(panel.x.label, width, FONT, 2)))
     axes.set_ylabel("\n".join(wrapped(panel.y.label, 0.8 * PANEL_HEIGHT, FONT, 2)))
     axes.spines["right"].set_visible(False)
 
@@ -257,7 +258,6 @@ def _crosses(axes: Axes, panel: CrossPanel, inks: Mapping[str, Ink]) -> None:
             markersize=6,
             zorder=4,
         )
-    _name(axes, panel)
     axes.set_xscale("log")
     for which, axis in (("x", panel.x), ("y", panel.y)):
         if axis.limits is not None:

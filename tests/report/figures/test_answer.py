@@ -82,7 +82,7 @@ def test_a_point_without_an_interval_is_open_and_said(make: Make) -> None:
     assert [cross.open for cross in panel.crosses] == [True, True]
     assert [cross.y_interval for cross in panel.crosses] == [None, None]
     assert all(cross.x_interval is not None for cross in panel.crosses)
-    assert "Open, no interval of the gain, n = 1: all." in figure.notes
+    assert "Open, no interval of the gain: all (n = 1)." in figure.notes
 
 
 def test_what_is_missing_is_named(make: Make) -> None:
@@ -90,7 +90,7 @@ def test_what_is_missing_is_named(make: Make) -> None:
     made.cell("ln", 64, status="diverged")
     (figure,) = pictures(made.read())
     assert "ln" not in figure.methods
-    assert "Not shown, diverged: ln at N = 64." in figure.notes
+    assert "Not shown: ln at N = 64 (diverged)." in figure.notes
 
 
 def test_times_that_were_not_measured_in_turn_are_named(make: Make) -> None:
@@ -100,7 +100,7 @@ def test_times_that_were_not_measured_in_turn_are_named(make: Make) -> None:
             made.cell(method, 16, seed, epochs([1.0 + seed / 10] * 3, [0.5] * 3, steps=[10] * 3), alone=True)
         made.cell("bn", 16, seed, status="oom")
     (figure,) = pictures(made.read())
-    assert "Time not measured in turn: bnp at N = 16." in figure.notes
+    assert "Time, not measured in turn: bnp at N = 16." in figure.notes
 
 
 def test_a_panel_for_each_batch_size_where_there_are_many(make: Make) -> None:

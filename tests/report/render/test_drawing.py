@@ -181,7 +181,9 @@ def test_a_caption_lies_beside_each_figure(make: Callable[..., Made], tmp_path: 
 def test_bands_bars_and_crosses_are_named_in_the_legend(make: Callable[..., Made]) -> None:
     made = make()
     for size, seed, method in itertools.product((16, 64), (1, 2, 3), ("vanilla", "bnp")):
-        rows = epochs([1.0 + seed / 10] * 3, [0.5 + seed / 100] * 3, train_loss=[1.0, 0.9, 0.8], steps=[10] * 3)
+        rows = epochs(
+            [1.0 + seed * len(method) / 10] * 3, [0.5 + seed / 100] * 3, train_loss=[1.0, 0.9, 0.8], steps=[10] * 3
+        )
         made.cell(method, size, seed, rows)
     seen = views(made.read())
     legends = {}
