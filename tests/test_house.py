@@ -36,7 +36,6 @@ BESIDE = {  # tests of no one module, files and folders, and what they are of
     "report/test_strangers.py": "reports of a stranger's results",
     "report/test_suites.py": "reports of a suite file",
     "test_house.py": "the layout",
-    "test_readme.py": "the README",
     "theory/test_mutations.py": "each check, on its statement broken",
     "training/test_readings_of_batch_norm.py": "the paper's batch normalization, from its formulas",
     "unchanged/": "keys, reports, codes and words as they were",
