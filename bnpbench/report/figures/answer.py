@@ -15,7 +15,6 @@ from bnpbench.statistics.intervals import Estimate
 from bnpbench.text import some
 
 _TOGETHER = 4, 12  # batch sizes, points: of more the labels do not fit, and each batch size has its panel
-_REACH = 1.0  # an arm is drawn as far as the points lie apart, and so far again
 _STEPS = (1.0, 2.0, 2.5, 5.0)
 _TICKS = 6
 
@@ -84,9 +83,9 @@ def _costs(label: str, crosses: Sequence[Cross]) -> Axis:
     """A logarithmic axis about 1, on which an interval of many times the ratios leaves room for the others."""
     points = [0.0, *(math.log(cross.x) for cross in crosses)]
     arms = [math.log(end) for cross in crosses for end in cross.x_interval or ()]
-    low, high = _limits(points, arms, least=math.log(1.1))
+    low, high = _limits(points, arms, least=math.log(2))
     limits = math.exp(low), math.exp(high)
-    if high - low < math.log(4):
+    if high - low < math.log(6):
         at = tuple(tick for tick in _linear(*limits) if tick > 0)
     else:
         decades = range(math.floor(low / math.log(10)), math.ceil(high / math.log(10)) + 1)
@@ -100,19 +99,19 @@ def _costs(label: str, crosses: Sequence[Cross]) -> Axis:
 def _gains(label: str, crosses: Sequence[Cross]) -> Axis:
     points = [0.0, *(cross.y for cross in crosses)]
     arms = [end for cross in crosses for end in cross.y_interval or ()]
-    limits = _limits(points, arms, least=0.002)
+    limits = _limits(points, arms, least=0.02)
     return Axis(label, at=tuple(_linear(*limits)), limits=limits)
 
 
 def _limits(points: Sequence[float], arms: Sequence[float], least: float) -> tuple[float, float]:
-    """Room for all points, and for the arms as far as ``_REACH`` says."""
+    """Room for all points, and for arms that reach no farther beyond them than they lie apart, or ``least``."""
     low, high = min(points), max(points)
-    reach = _REACH * max(high - low, least)
+    reach = max(high - low, least)
     low, high = (
         max(low - reach, min([low, *arms])),
         min(high + reach, max([high, *arms])),
     )
-    pad = 0.08 * max(high - low, least)
+    pad = 0.08 * max(high - low, least / 10)
     return low - pad, high + pad
 
 
