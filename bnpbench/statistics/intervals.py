@@ -15,6 +15,7 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
+LOST = 1e-14  # of a difference of numbers up to 1, or of a logarithm, by rounding
 LEAST_JUDGED = 6  # values, of which one can be called an outlier
 OUTLIER_SCORE = 3.5  # Iglewicz and Hoaglin's bound for the modified z-score
 TAILS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
@@ -64,9 +65,9 @@ def mean_interval(values: Sequence[float], rounding: float = 0.0) -> Estimate:
             return Estimate(values[0], n, values[0], values[0])
         return Estimate(float(np.median(values)), n, reason=f"{infinite} of {n} infinite")
     sample = np.asarray(values, dtype=np.float64)
-    mean, deviation = float(np.mean(sample)), max(float(np.std(sample, ddof=1)), rounding)
-    if not deviation or (len(set(values)) == 1 and not rounding):
+    if alike(sample) and not rounding:
         return Estimate(values[0], n, reason=f"{n} equal values")
+    mean, deviation = float(np.mean(sample)), max(float(np.std(sample, ddof=1)), rounding)
     half = student(n - 1) * deviation / math.sqrt(n)
     return Estimate(mean, n, mean - half, mean + half)
 
@@ -121,6 +122,11 @@ def outliers(values: Sequence[float]) -> list[bool]:
     deviations = np.abs(sample - middle(np.sort(sample)))
     scale = 1.4826 * middle(np.sort(deviations)) or 1.2533 * float(np.mean(deviations))
     return [bool(deviation > OUTLIER_SCORE * scale) for deviation in deviations]
+
+
+def alike(sample: Array) -> bool:
+    """Whether all values are equal, but for what arithmetic loses: .9 - .8 is not .8 - .7 to the last digit."""
+    return float(np.ptp(sample)) <= LOST * max(1.0, float(np.max(np.abs(sample))))
 
 
 @cache

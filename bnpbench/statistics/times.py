@@ -23,6 +23,7 @@ from bnpbench.statistics.intervals import (
     QUIET,
     Array,
     Estimate,
+    alike,
     exponential,
     mean_interval,
     middle,
@@ -42,7 +43,7 @@ def median_interval(values: Sequence[float]) -> Estimate:
         values: of its epochs, at least one: times, or ratios or differences of paired times.
     """
     ordered, n = np.sort(np.asarray(values, dtype=np.float64)), len(values)
-    if n < LEAST_RANKED or ordered[0] == ordered[-1]:
+    if n < LEAST_RANKED or alike(ordered):
         return replace(_centre(values), value=middle(ordered))
     rank, share = _ranks(n)
     low = (1 - share) * ordered[rank - 1] + share * ordered[rank]
@@ -107,9 +108,9 @@ def _welch(sides: Sequence[Array]) -> float | None:
     """Half the width of the interval of the difference of two means; None where there are too few, or all are equal."""
     if min(map(len, sides)) < LEAST_PROCESSES:
         return None
-    shares = [float(side.var(ddof=1)) / len(side) for side in sides]  # of its variance
-    if not sum(shares):
+    if all(map(alike, sides)):
         return None
+    shares = [float(side.var(ddof=1)) / len(side) for side in sides]  # of its variance
     degrees = sum(shares) ** 2 / sum(share**2 / (len(side) - 1) for share, side in zip(shares, sides, strict=True))
     return student(min(degrees, 2 * (min(map(len, sides)) - 1))) * math.sqrt(sum(shares))
 

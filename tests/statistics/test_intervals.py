@@ -44,6 +44,13 @@ def test_equal_values_decide_nothing(interval: object) -> None:
     assert (found.value, found.low, found.high, found.reason) == (1.1, None, None, "3 equal values")
 
 
+@pytest.mark.parametrize("values", [[0.9 - 0.8, 0.8 - 0.7, 0.3 - 0.2], [7e9 / 7, 1e9, 1e9 * 1.1 / 1.1]])
+def test_what_arithmetic_loses_makes_no_values_unequal(values: list[float]) -> None:
+    assert len(set(values)) > 1
+    assert mean_interval(values).reason == "3 equal values"
+    assert ratio_interval([value / values[0] for value in values]).reason == "3 equal values"
+
+
 def test_rounded_values_are_known_to_no_more_than_their_rounding() -> None:
     """A share of 360 examples moves by 1 / 360 at least; a number rounded to steps has the variance step^2 / 12."""
     rounding = 1 / 360 / math.sqrt(12)

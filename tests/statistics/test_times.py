@@ -124,6 +124,9 @@ def test_equal_values_decide_nothing() -> None:
     assert processes_interval([[1.1] * 4, [1.1] * 5]) == Estimate(1.1, 9, reason="2 equal values", processes=2)
     assert unpaired_interval([[2.0]] * 3, [[1.0]] * 3, ratio=False).reason == "equal values"
     assert median_interval([1.5]).reason == "n = 1"
+    assert median_interval([1.1 * e / e for e in range(1, 9)]).reason == "8 equal values"  # but for the last digit
+    lost = [[1.1 * e / e] for e in (1, 3, 7)]
+    assert unpaired_interval(lost, lost, ratio=True).reason == "equal values"
 
 
 def test_an_outlier_in_each_process_moves_no_bound() -> None:

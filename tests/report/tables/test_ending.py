@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from bnpbench.report.render import render_ending
 from bnpbench.results import read_results
 from tests.support.made_results import Made, epochs
@@ -13,8 +15,9 @@ Make = Callable[..., Made]
 MEASURED = Path(__file__).parents[2] / "unchanged" / "measured"
 
 
-def test_the_quick_suite_fits_a_screen() -> None:
-    text = render_ending(read_results(MEASURED / "quick"), MEASURED / "quick", terminal=(80, False))
+def test_the_quick_suite_fits_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(MEASURED)
+    text = render_ending(read_results(Path("quick")), Path("quick"), terminal=(80, False))
     lines = text.splitlines()
     assert len(lines) <= 23  # and the prompt
     assert max(map(len, lines)) <= 80

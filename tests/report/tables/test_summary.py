@@ -14,7 +14,8 @@ Make = Callable[..., Made]
 
 def test_what_was_not_measured_for_one_reason_is_one_row(make: Make) -> None:
     made = make()
-    made.cell("vanilla", 16, rows=epochs([1.0] * 6, [0.5] * 6))
+    for seed in (1, 2):
+        made.cell("vanilla", 16, seed, epochs([1.0] * 6, [0.5] * 6))
     for method in ("bn", "bnp"):
         for size in (256, 512):
             for seed in (1, 2):
@@ -62,3 +63,24 @@ def test_damaged_parts_are_named_without_the_users_folders(make: Make) -> None:
     text = render(read_results(made.out))
     assert f"| made/{made.store.folder.name}/cells/{key}.parquet |" in text
     assert str(made.out) not in text
+
+
+def test_seeds_of_which_nothing_was_measured_are_told_once(make: Make) -> None:
+    made = make()
+    for seed in (1, 2, 3):
+        for method in ("vanilla", "bnp"):
+            made.cell(method, 16, seed, epochs([1.0] * 6, [0.5] * 6) if seed < 3 else None)
+    text = render(made.read())
+    assert "## Deviations\n\n- seeds: 2 of 3 were run\n" in text
+    assert "- cells: 4: 4 ok" in text
+    assert text.count("2 of 3") == 1
+    assert "not measured" not in text
+    assert "Not measured to the end" not in text
+
+
+def test_all_seeds_are_no_deviation(make: Make) -> None:
+    made = make()
+    for seed in (1, 2):
+        made.cell("bnp", 16, seed, epochs([1.0] * 6))
+    made.cell("vanilla", 16, 2, epochs([1.0] * 6))
+    assert "## Deviations" not in render(made.read())
