@@ -129,7 +129,7 @@ def _cost(view: View, pairs: Mapping[str, tuple[Cell, Cell]]) -> Side:
     left, right = ({seed: step_seconds(view, pair[place]) for seed, pair in pairs.items()} for place in (0, 1))
     sides = [[list(series.values()) for series in side.values() if series] for side in (left, right)]
     if not all(sides):
-        return Side(Missing("no train_seconds"))
+        return Side(Missing("no time of a step"))
     in_turn = paired(view, pairs, left, right)
     if isinstance(in_turn, Missing):
         estimate, remark = unpaired_interval(sides[0], sides[1], ratio=True), in_turn.reason

@@ -29,16 +29,59 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("measured")
     done = called("run", suite(folder), cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert "## Time per epoch" in done.stdout
+    assert "## Cost and gain" in done.stdout
+    assert "Everything: bnpbench report results --all" in done.stdout
+    assert "Time per epoch" not in done.stdout
     assert "4/4 cells" in done.stderr
     return folder
 
 
-def test_report_prints_what_run_printed(measured: Path) -> None:
+def test_report_prints_every_table(measured: Path) -> None:
     done = called("report", cwd=measured)
     assert done.returncode == 0
     assert "# tiny" in done.stdout
+    assert "## Cost and gain" in done.stdout
+    assert "## Time per epoch" in done.stdout
     assert "| bnp" in done.stdout
+
+
+def test_report_for_a_terminal_has_the_answer_and_with_all_every_table(measured: Path) -> None:
+    answer, everything = (
+        called("report", "--format", "terminal", *more, cwd=measured).stdout for more in ([], ["--all"])
+    )
+    for text in (answer, everything):
+        assert "Cost and gain\n" in text
+        assert "|" not in text
+        assert max(map(len, text.splitlines())) <= 80
+    assert "Time per epoch" in everything
+    assert "Time per epoch" not in answer
+    assert len(answer.splitlines()) <= 24
+
+
+def test_a_report_of_some_cells(measured: Path) -> None:
+    some = called("report", "--only", "method=bnp", "--only", "seed=2", cwd=measured)
+    assert some.returncode == 0, some.stderr
+    assert "| bnp" in some.stdout
+    assert "| vanilla" not in some.stdout
+    assert "- cells: 1: 1 ok" in some.stdout
+    wrong = called("report", "--only", "method=ln", cwd=measured)
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "nothing that was measured has this" in wrong.stderr
+
+
+def test_a_report_of_one_suite(measured: Path) -> None:
+    assert "# tiny" in called("report", "--suite", "tiny", cwd=measured).stdout
+    wrong = called("report", "--suite", "tyni", cwd=measured)
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "tyni" in wrong.stderr
+
+
+def test_a_comparison_that_could_overlook_a_slow_down_fails_when_asked_to(measured: Path) -> None:
+    """Two processes a side decide nothing."""
+    done = called("compare", "results", "results", "--fail-on-undecided", cwd=measured)
+    assert done.returncode == 4
+    assert "# Comparison: no regression, 2 undecided" in done.stdout
+    assert "2 of 3 processes a side" in done.stdout
 
 
 @pytest.mark.parametrize("arguments", [["report"], ["run", "tiny.toml", "--fresh", "--quiet"]])

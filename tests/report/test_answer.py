@@ -151,3 +151,29 @@ def test_sides_apart_are_told_and_need_three_processes(make: Make) -> None:
     answer = of(made)["bnp", 16]
     assert (answer.cost.word, answer.cost.remark) == ("undecided", "not measured in turn")
     assert known(answer.cost.estimate).reason == "2 of 3 processes a side"
+
+
+def test_a_shortened_run_says_so_and_knows_of_no_target_that_it_did_not_reach(make: Make) -> None:
+    made = make()
+    made.document["targets"] = [0.75, 0.85]
+    for method, shares in (("vanilla", [0.8, 0.82, 0.84]), ("bnp", [0.7, 0.71, 0.72])):
+        of_seeds(made, method, [1.0, 1.1, 1.2], shares, settings={"epochs": 3})
+    whole = of(made)["bnp", 16]
+    assert (whole.gain.remark, known(whole.seconds.estimate).value) == ("", math.inf)
+    for cell in made.document["cells"]:
+        cell["epochs"] = 15
+    short = of(made)["bnp", 16]
+    assert (short.gain.remark, short.gain.word) == ("after 3 of 15 epochs", "worse")
+    assert short.seconds.estimate == Missing("3 shortened to 3 of 15 epochs")
+
+
+def test_steps_to_a_target_are_known_to_an_epoch(make: Make) -> None:
+    """Two of three epochs with each seed: a step of one epoch has a deviation of 1/sqrt(12) on either side."""
+    made = make()
+    made.document["targets"] = [0.5]
+    for seed in (1, 2, 3):
+        made.cell("vanilla", seed=seed, rows=epochs([1.0] * 3, [0.1, 0.2, 0.6], steps=[10] * 3))
+        made.cell("bnp", seed=seed, rows=epochs([1.0] * 3, [0.1, 0.6, 0.7], steps=[10] * 3))
+    steps = known(of(made)["bnp", 16].steps.estimate)
+    half = stats.t.ppf(0.975, 2) * math.hypot(1 / 2, 1 / 3) / math.sqrt(12) / math.sqrt(3)
+    assert (steps.low, steps.high) == pytest.approx((2 / 3 * math.exp(-half), 2 / 3 * math.exp(half)))

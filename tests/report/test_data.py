@@ -85,3 +85,30 @@ def test_what_did_not_end_well_is_counted(make: Make) -> None:
     assert (len(whole), others) == (1, "2 oom, 1 crashed")
     assert measured(view.cells[1:3]) == ([], "oom")
     assert measured([]) == ([], "not in the suite")
+
+
+def test_titles_name_data_set_and_network_by_their_kind(make: Make) -> None:
+    made = make()
+    for kind in ("digits", "mnist"):
+        made.cell("bn", rows=epochs([1.0, 1.1]), settings={"dataset": {"kind": kind}})
+    results = made.read()
+    (view,) = views(results)
+    assert [group.title for group in view.groups] == ["digits", "mnist"]
+    assert "### Seconds per epoch: mnist\n" in render(results)
+
+
+def test_a_shortened_cell_says_how_far_it_went(make: Make) -> None:
+    made = make()
+    keys = [made.cell(method, rows=epochs([1.0]), settings={"epochs": 4}) for method in ("bn", "bnp")]
+    made.document["cells"][0]["epochs"] = 15
+    (view,) = views(made.read())
+    assert [view.by_key[key].shortened for key in keys] == ["4 of 15 epochs", ""]
+
+
+def test_seeds_of_which_nothing_was_measured_are_no_cells(make: Make) -> None:
+    made = make()
+    for seed in (1, 2, 3):
+        for method in ("bn", "bnp"):
+            made.cell(method, seed=seed, rows=epochs([1.0]) if (seed, method) in ((1, "bn"), (2, "bnp")) else None)
+    (view,) = views(made.read())
+    assert [(cell.label, cell.seed) for cell in view.cells] == [("bn", 1), ("bnp", 1), ("bn", 2), ("bnp", 2)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Callable
 
 import pytest
@@ -27,14 +28,19 @@ def full(made: Made) -> Made:
                     seconds = [
                         s * noise for s, noise in zip(seconds, [1.00, 1.03, 0.98, 1.01, 0.97, 1.02], strict=True)
                     ]
+                if method == "bnp":
+                    seconds = [s * 1.01 ** (seed - 2) for s in seconds]  # a process is what repeats
                 if (method, size, seed) == ("bnp", 16, 2):
                     seconds[3] *= 2  # an outlier
                 rows = epochs(
                     seconds,
                     [accuracy + 0.01 * seed + 0.02 * min(e, 4) for e in range(6)],
                     train_loss=[2.0 - accuracy - 0.01 * seed - 0.1 * e for e in range(6)],
+                    steps=[20] * 6,
                 )
                 counts = {"flops_model": 1000 * size, "operators_per_step": 10 + number}
+                if size == 16:
+                    counts["test_examples"] = 1000  # the others' rounding is not known
                 if method != "vanilla":
                     counts |= {"flops_method_counted": 2_145_204, "flops_method_executed": 2_000_000}
                 if method == "bnp":
@@ -101,9 +107,16 @@ def test_the_numbers_are_those_that_were_made_up(make: Make) -> None:
         ]
         return float(row["value"]), float(row["low"]), float(row["high"]), int(row["n"])
 
-    assert number("seconds per epoch", "bnp", 256, "train_seconds") == (1.5, 1.5, 1.5, 18)
-    assert number("ratio to vanilla", "bnp", 256, "train_seconds ratio") == (1.5, 1.5, 1.5, 18)
-    assert number("ratio to bn", "bnp", 256, "train_seconds ratio") == (1.2, 1.2, 1.2, 18)
+    spread = 1.01 ** (4.30265 / math.sqrt(3))  # Student's t of the logarithms of 1 / 1.01, 1 and 1.01
+    for table, quantity, middle in (
+        ("seconds per epoch", "train_seconds", 1.5),
+        ("ratio to vanilla", "train_seconds ratio", 1.5),
+        ("ratio to bn", "train_seconds ratio", 1.2),
+    ):
+        assert number(table, "bnp", 256, quantity) == pytest.approx((middle, middle / spread, middle * spread, 18))
+    assert number("cost and gain", "bnp", 256, "time a step over the baseline's") == pytest.approx(
+        (1.5, 1.5 / spread, 1.5 * spread, 18)
+    )
     assert number("test accuracy", "bnp", 16, "test_accuracy epoch 1") == pytest.approx((0.52, 0.51, 0.53, 3))
     assert number("test accuracy", "bnp", 16, "test_accuracy last") == pytest.approx((0.60, 0.59, 0.61, 3))
     assert number("test accuracy", "bnp", 16, "train_loss last") == pytest.approx((0.98, 0.97, 0.99, 3))
@@ -158,3 +171,14 @@ def test_what_was_not_run_at_all_stands_in_one_table_only(make: Make) -> None:
     assert "| network.hidden = [100] | vanilla  | 256 | 1       | not measured |" in text
     assert "Seconds per epoch: network.hidden = [7]" not in text
     assert "| bn       | – (not measured)" in text
+
+
+def test_the_answer_stands_first_and_settings_last(make: Make) -> None:
+    """Reasons stand above tables: before the table's first line."""
+    text = render(full(make()).read())
+    titles = [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")]
+    assert titles[:3] == ["Cost and gain", "Claims: 3 of 6 hold, 1 fails, 1 undecided, 1 without data", "Deviations"]
+    assert titles[-2:] == ["What ran", "Settings"]
+    answer = text[text.index("## Cost and gain") : text.index("## Claims")]
+    assert answer.index("bn at N = 16") < answer.index("time: 3 equal values") < answer.index("\n| N ")
+    assert answer.index("Level: as vanilla") > answer.index("\n| N ")

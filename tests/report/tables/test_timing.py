@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from bnpbench.report import render
@@ -27,6 +28,28 @@ def test_cells_of_a_block_that_ran_again_one_by_one_took_no_turns(make: Make) ->
     text = render(made.read())
     assert "No ratios: the methods were not measured in turn" in text
     assert "pairs of epochs" not in text
+
+
+def test_ratios_without_an_interval_say_why(make: Make) -> None:
+    made = make()
+    made.cell("vanilla", rows=epochs([1.0] * 6))
+    made.cell("bnp", rows=epochs([2.0] * 6))
+    made.cell("bn", rows=epochs([2.0]))
+    text = render(made.read())
+    assert "2 of 2 ratios have no interval (6 equal values, n = 1): run more epochs or seeds." in text
+    assert "| bnp      | 2.000 (2.000–2.000, n = 6)" in text
+
+
+def test_a_ratio_of_several_processes_is_of_their_medians(make: Make) -> None:
+    """2 / 1.01 and 2 * 1.01 of two processes, however many epochs each has: 2, and Student's t over both."""
+    made = make()
+    for seed, ratios in ((1, [2 / 1.01, 1.9, 2.1, 2 / 1.01, 90.0]), (2, [2 * 1.01])):
+        made.cell("vanilla", seed=seed, rows=epochs([1.0] * len(ratios)))
+        made.cell("bnp", seed=seed, rows=epochs(ratios))
+    text = render(made.read())
+    half = 12.70620 * math.log(1.01)
+    assert f"| bnp      | 2.000 [{2 * math.exp(-half):.3f}, {2 * math.exp(half):.3f}]" in text
+    assert "Median and 95 % interval over 6 pairs of epochs measured in turn of 2 processes." in text
 
 
 def test_a_noisy_ratio_carries_a_warning_that_knows_what_is_on(make: Make) -> None:
