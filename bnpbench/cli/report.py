@@ -62,10 +62,7 @@ def report(
     gc.disable()  # a report makes a million small objects and no garbage
     results = read_results(*places)
     tell_unknown(results)
-    if suite:
-        results = results.of_suites(suite)
-    if only:
-        results = narrowed(results, only)
+    results = narrowed(results, suite or (), only or ())
     if figures is not None:
         _draw(results, figures)
     screen = terminal() if output is None else None

@@ -26,6 +26,7 @@ from bnpbench.suite.document import Pattern
 from bnpbench.suite.matching import only_pattern, value_matches
 from bnpbench.suite.settings import having
 from bnpbench.suite.vocabulary import Vocabulary
+from bnpbench.text import some
 
 Scalar = str | int | float | bool | datetime | None  # what a column holds; None where nothing is known
 Series = Mapping[int, float]  # epoch to value
@@ -293,16 +294,24 @@ def views(results: Results) -> list[View]:
     ]
 
 
-def narrowed(results: Results, only: Sequence[str]) -> Results:
-    """The results of the cells that every filter lets through.
+def narrowed(results: Results, suites: Sequence[str] = (), only: Sequence[str] = ()) -> Results:
+    """The results of some suites, and of these the cells that every filter lets through.
 
     Args:
         results: what was read.
+        suites: their names; all where there are none.
         only: ``KEY=VALUE,...`` each, as of ``bnpbench run``.
 
     Raises:
-        SuiteError: no setting or no cell has this.
+        SuiteError: no suite is called so; no setting or no cell has this.
     """
+    known = {*results.suites, *map(str, results.cells["suite"])}
+    if missing := [name for name in suites if name not in known]:
+        raise SuiteError(f"--suite {missing[0]}: there are {some(sorted(known)) or 'none'}")
+    if suites:
+        results = results.of_suites(suites)
+    if not only:
+        return results
     words = Vocabulary()
     cells = {cell.key: cell for view in views(results) for cell in (*view.cells, *view.trials, *view.strays)}
     for text in only:

@@ -265,9 +265,8 @@ def noise(view: View, ratios: Sequence[Estimate]) -> list[str]:
     wide = [ratio for ratio in ratios if ratio.width is not None and ratio.width > NOISY * ratio.value]
     found = []
     if few:
-        found.append(
-            f"{len(few)} of {len(ratios)} ratios have no interval ({', '.join(dict.fromkeys(few))}): {_more_epochs(view)}."
-        )
+        why = ", ".join(dict.fromkeys(few))
+        found.append(f"{len(few)} of {len(ratios)} ratios have no interval ({why}): {_more_epochs(view)}.")
     if wide:
         worst = max(ratio.width / ratio.value for ratio in wide if ratio.width is not None)
         found.append(
