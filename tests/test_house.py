@@ -25,6 +25,7 @@ BESIDE = {  # tests of no one module, files and folders, and what they are of
     "cli/test_streams.py": "streams that are closed or full, for whole commands",
     "cuda/": "whatever needs a GPU",
     "docs/": "the pages and how-to pages, followed",
+    "mockgpu/": "the control flow of CUDA, on a mock GPU",
     "execution/test_fake_clock.py": "a whole suite whose numbers are known beforehand",
     "execution/test_imagenet_run.py": "a run on streamed images",
     "execution/test_kills.py": "kills at random moments, which take as long as many files",

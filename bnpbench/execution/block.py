@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import time
 import traceback
@@ -19,12 +20,13 @@ from bnpbench.execution.child import configure, failure
 from bnpbench.execution.messages import FAILED, Epoch, Finished, Note, RunBlock, Tell
 from bnpbench.measure import machine
 from bnpbench.measure.conditioning import Probe
+from bnpbench.measure.kernels import NO_CUPTI
 from bnpbench.measure.machine import DeviceMemory
 from bnpbench.measure.step_costs import Costs
 from bnpbench.records.rows import CellRow, EpochRow, StepRow
 from bnpbench.suite import Cell
 from bnpbench.training import state
-from bnpbench.training.engines import Preparation
+from bnpbench.training.engines import make_workspaces
 from bnpbench.training.examples import Examples, Streamed, data_key, examples_of
 from bnpbench.training.parallel import Group
 from bnpbench.training.trainer import Trainer, diverged
@@ -51,10 +53,12 @@ class Member:
     setup_seconds: float = 0.0
     warmup_seconds: float = 0.0
     compile_seconds: float = 0.0
-    engine: Preparation | None = None
+    engine: CellRow = field(default_factory=CellRow)  # what is told of the one that really runs
     wall_seconds: float = 0.0
-    clock_mhz_before: float | None = None
-    throttled: bool | None = None  # at the end of any epoch
+    clock_mhz_before: float | None = None  # at the end of the steps of its first epoch, and of its last
+    clock_mhz_after: float | None = None
+    kernels: int | None = None
+    throttled: bool | None = None  # at the end of those of any epoch
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     saved: float = 0.0  # when its checkpoint was written, or the block began
     random: Any = None  # the process-wide random states, while another member runs
@@ -79,6 +83,7 @@ class Gauges(Protocol):
 
     def clock_mhz(self, device: torch.device) -> float | None: ...
     def throttled(self, device: torch.device) -> bool | None: ...
+    def others(self, device: torch.device) -> list[str]: ...
     def peak_memory_bytes(self) -> int: ...
 
 
@@ -154,6 +159,11 @@ class BlockRun:
         except Exception as error:
             traceback.print_exc()
             member.end(*failure(error))
+        if member.status in FAILED:  # its tensors hang on cycles, and the others may need the room
+            gc.collect()
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()  # with workspaces of cuBLAS, that the next cell should not be charged with
+                make_workspaces(self.device)
         member.wall_seconds += self.now() - begin
         member.random = random_state()
 
@@ -161,10 +171,11 @@ class BlockRun:
         if member.costs.not_applicable:
             member.end("not-applicable", member.costs.not_applicable)
             return
+        if self.device.type == "cuda" and (beside := self.gauges.others(self.device)):
+            member.note(f"others compute on this GPU: {', '.join(beside)}")
         if member.costs.uncounted:
             member.note(f"costs are not known: {member.costs.uncounted}")
         begin = self.now()
-        member.clock_mhz_before = self.gauges.clock_mhz(self.device)
         examples = self.examples_of(member.cell)
         if isinstance(examples, Streamed):
             member.note(f"input rate: {examples.rate:.0f} images a second")
@@ -187,7 +198,7 @@ class BlockRun:
         begin = self.now()
         with member.memory.turn():
             member.trainer.prepare()
-        member.engine = member.trainer.engine
+        member.engine = member.trainer.engine.columns()
         member.compile_seconds = self.now() - begin
 
     def warm_up(self, member: Member) -> None:
@@ -227,16 +238,24 @@ class BlockRun:
     def one_epoch(self, member: Member) -> None:
         trainer = member.trainer
         assert trainer is not None
+        trainer.look = partial(self.look, member)
         with member.memory.turn():
             row = trainer.epoch()
-        if (throttled := self.gauges.throttled(self.device)) is not None:
-            member.throttled = throttled or bool(member.throttled)
+            member.memory.stepped(trainer.peak_bytes)
         self.turn += 1
         row |= {"key": member.cell.key, "block": self.request.block.id, "turn": self.turn if self.interleaved else None}
         member.rows.append(row)
         self.emit(Epoch(member.cell.key, row))
         if diverged(row):
             member.end("diverged", f"the loss is not finite in epoch {row['epoch']}")
+
+    def look(self, member: Member) -> None:
+        """At the machine while it works, at the end of an epoch's steps: idle, it has another clock."""
+        member.clock_mhz_after = self.gauges.clock_mhz(self.device)
+        if member.clock_mhz_before is None:
+            member.clock_mhz_before = member.clock_mhz_after
+        if (throttled := self.gauges.throttled(self.device)) is not None:
+            member.throttled = throttled or bool(member.throttled)
 
     def why_stop(self) -> str | None:
         """What ends the block, where its length follows from how well the ratios of its times are known."""
@@ -273,6 +292,10 @@ class BlockRun:
         assert trainer is not None
         if stop is not None or (trainer.finished and self.request.block.measure.interval is None):
             member.stopped_by = stop or "epochs"
+            if self.device.type == "cuda":
+                member.kernels = trainer.kernels()
+                if member.kernels is None:
+                    member.note(f"kernels are not counted: {NO_CUPTI}")
             member.end("ok")
         elif self.request.checkpoints and self.now() - member.saved >= self.checkpoint_seconds:
             if self.group.rank == 0:
@@ -299,7 +322,7 @@ class BlockRun:
 
     def record(self, member: Member) -> CellRow:
         """The cell's row."""
-        cell, engine = member.cell, member.engine
+        cell = member.cell
         assert member.status is not None
         peak: int | None = None
         if self.device.type == "cuda":
@@ -312,6 +335,7 @@ class BlockRun:
             **self.request.known(cell),
             "status": member.status,
             "message": member.message,
+            "kernels_per_step": member.kernels,
             "peak_memory_bytes": peak,
             "energy_joules": total([row["energy_joules"] for row in member.rows]),
             "setup_seconds": member.setup_seconds,
@@ -319,14 +343,12 @@ class BlockRun:
             "compile_seconds": member.compile_seconds,
             "wall_seconds": member.wall_seconds,
             "stopped_by": member.stopped_by,
-            "engine_active": engine.active if engine else None,
-            "cache_hits": engine.cache_hits if engine else None,
-            "cache_misses": engine.cache_misses if engine else None,
+            **member.engine,
             "train_examples": member.train_examples,
             "last_batch": member.last_batch,
             "test_examples": member.test_examples,
             "clock_mhz_before": member.clock_mhz_before,
-            "clock_mhz_after": self.gauges.clock_mhz(self.device),
+            "clock_mhz_after": member.clock_mhz_after,
             "throttled": member.throttled,
             "started": member.started,
             "finished": datetime.now(UTC),

@@ -27,15 +27,19 @@ PRODUCT = {"cpu": 1536, "cuda": 8192}  # rows and columns
 LAUNCHES = 2000
 
 
-def measure() -> Rates:
-    """All rates of the CPU, with one thread and with all cores, and of the first CUDA device if there is one."""
+def measure(only: str | None = None) -> Rates:
+    """All rates of the CPU, with one thread and with all cores, and of the first CUDA device if there is one.
+
+    Args:
+        only: cpu or cuda, to measure that alone.
+    """
     before = torch.get_num_threads()
     rates: list[Rate | None] = []
-    for threads in dict.fromkeys((1, psutil.cpu_count(logical=False) or os.cpu_count() or 1)):
+    for threads in dict.fromkeys((1, psutil.cpu_count(logical=False) or os.cpu_count() or 1)) if only != "cuda" else ():
         torch.set_num_threads(threads)
         rates += list(_rates(torch.device("cpu"), threads))
     torch.set_num_threads(before)
-    if torch.cuda.is_available():
+    if only != "cpu" and torch.cuda.is_available():
         rates += list(_rates(torch.device("cuda"), None))
     return Rates(measured=f"{datetime.now(UTC):%Y-%m-%d}", libraries=libraries(), rates=rates)
 
@@ -72,6 +76,8 @@ def _path(environment: str) -> Path:
 def _rates(device: torch.device, threads: int | None) -> Iterator[Rate]:
     precisions = ("float32", "tf32", "bf16") if device.type == "cuda" else ("float32",)
     works = {"bandwidth": _triad, **dict.fromkeys(precisions, _product), "operators": _operators}
+    if device.type == "cuda":
+        works["recorded"] = _recorded
     for quantity, prepare in works.items():
         torch.set_float32_matmul_precision("high" if quantity == "tf32" else "highest")
         work, amount = prepare(device, torch.bfloat16 if quantity == "bf16" else torch.float32)
@@ -112,6 +118,16 @@ def _operators(device: torch.device, dtype: torch.dtype) -> Work:
             number.add_(1.0)
 
     return launch, LAUNCHES
+
+
+def _recorded(device: torch.device, dtype: torch.dtype) -> Work:
+    """The same additions from a CUDA graph."""
+    launch, amount = _operators(device, dtype)
+    launch()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        launch()
+    return graph.replay, amount
 
 
 def _array_bytes(device: torch.device) -> int:

@@ -99,8 +99,54 @@ class Software(Record):
     blas: Text = None
 
 
+class GpuDetails(Record):
+    """A CUDA device; None for what nobody tells.
+
+    Attributes:
+        capability: of its multiprocessors, such as 9.0.
+        hip: version of AMD's runtime, where that is what torch calls CUDA.
+        power_limit_watts, most_clock_mhz, set_clock_mhz: the power limit, the highest clock, and the one that
+            applications were set to.
+        persistence: whether the driver stays loaded between processes.
+        mig: whether it is a slice of a GPU.
+        untold: why questions had no answer, by what was asked.
+    """
+
+    place = "environment.details.gpu"
+    memory_bytes: Number = None
+    capability: Text = None
+    hip: Text = None
+    power_limit_watts: Number = None
+    most_clock_mhz: Number = None
+    set_clock_mhz: Number = None
+    persistence: Annotated[bool | None, OrNone] = None
+    mig: Annotated[bool | None, OrNone] = None
+    untold: Annotated[dict[str, str], _else(dict)] = {}
+
+    def hints(self) -> list[str]:
+        """What could be set for steadier numbers, and what is not known of the device."""
+        found = []
+        if self.persistence is False:
+            found.append(
+                "persistence mode of the GPU is off: its driver may be loaded anew for every process (nvidia-smi -pm 1)"
+            )
+        if self.set_clock_mhz is None or self.set_clock_mhz == self.most_clock_mhz:
+            found.append(
+                "the GPU's clock is not known to be held: it follows load and heat, and times with it (nvidia-smi -lgc)"
+            )
+        if self.mig:
+            found.append("the GPU is a slice of one (MIG): clocks are those of the whole, energy is not told")
+        return [*found, *(f"not told of the GPU: {what} ({why})" for what, why in self.untold.items())]
+
+
 class Details(Record):
-    """What is good to know of the machine beside a number."""
+    """What is good to know of the machine beside a number.
+
+    Attributes:
+        variables: of the process's environment, that change what a GPU does.
+        gpu: the CUDA device that is used.
+        cuda_unusable: why torch cannot work with the driver that is there.
+    """
 
     place = "environment.details"
     system: Text = None
@@ -111,6 +157,9 @@ class Details(Record):
     instructions: Text = None
     mkldnn: Annotated[bool | None, OrNone] = None
     malloc: Annotated[dict[str, str | None] | None, OrNone] = None
+    variables: Annotated[dict[str, str], _else(dict)] = {}
+    gpu: Annotated[GpuDetails | None, OrNone] = None
+    cuda_unusable: Text = None
 
 
 class Rate(Record):
@@ -120,8 +169,8 @@ class Rate(Record):
         device: cpu or cuda.
         threads: of torch, where they matter; None on CUDA.
         quantity: ``bandwidth`` (bytes, of a = b + s c: two arrays read, one written), ``float32``, ``tf32``, ``bf16``
-            (operations of a product of square matrices, a multiply-add being two), or ``operators`` (additions to a
-            single number, one after the other).
+            (operations of a product of square matrices, a multiply-add being two), ``operators`` (additions to a
+            single number, one after the other), or ``recorded`` (the same from a CUDA graph).
         median, low, high: over the repetitions.
         repetitions: how many.
     """

@@ -18,13 +18,14 @@ from bnpbench.bnp.algorithms import at_least_float32
 from bnpbench.measure import machine
 from bnpbench.measure.clock import Clock, Reading, clock_for
 from bnpbench.measure.conditioning import Probe
+from bnpbench.measure.kernels import kernels_of
 from bnpbench.records.rows import EpochRow, StepRow
 from bnpbench.suite import Cell
 from bnpbench.training import engines, models
 from bnpbench.training.examples import MEMORY_FORMATS, Examples, Pairs, Resident
 from bnpbench.training.parallel import Group
 from bnpbench.training.state import TrainingState, seed_for
-from bnpbench.training.step import Step, autocast
+from bnpbench.training.step import Step, autocast, scaler
 
 
 class Trainer:
@@ -60,7 +61,9 @@ class Trainer:
         self.model = model.to(device).to(memory_format=MEMORY_FORMATS[settings.memory_format]).train()
         self.bnp = models.preconditioner(settings, self.model)
         self.lr = torch.tensor(settings.optimizer.lr, device=device)
-        optimizer = models.build_optimizer(settings, self.model, self.lr, fused=settings.engine == "eager")
+        fused = settings.engine == "eager" or settings.precision == "fp16"
+        optimizer = models.build_optimizer(settings, self.model, self.lr, fused=fused)
+        self.scaler = scaler(settings, optimizer, device)
         self.order = torch.Generator().manual_seed(seed_for(settings.seed, "order"))
         self.noise = torch.Generator(device).manual_seed(seed_for(settings.seed, "augmentation"))
         self.autocast = autocast(settings, device)
@@ -74,10 +77,14 @@ class Trainer:
             penalty=models.penalty(settings, self.model),
             augment=settings.augment != "none" and isinstance(examples, Resident),
             autocast=self.autocast,
+            scaler=self.scaler,
         )
-        self.state = TrainingState(self.model, optimizer, self.bnp, {"order": self.order, "augmentation": self.noise})
+        generators = {"order": self.order, "augmentation": self.noise}
+        self.state = TrainingState(self.model, optimizer, self.bnp, generators, self.scaler)
         self.steps = len(examples.labels) // settings.batch_size
-        self.energy = self._energy_meter()
+        self.energy = machine.energy_meter(device)
+        self.look: Callable[[], object] = lambda: None  # at the machine, at the end of each epoch's steps
+        self.peak_bytes: int | None = None  # allocated on a CUDA device, by all, during the steps of the last epoch
         self.engine = engines.eager(self.step, ())
         self.epochs_done = 0
         self.probed: list[StepRow] = []
@@ -101,7 +108,9 @@ class Trainer:
         part = self.group.share(count)
         first = next(iter(self.examples.training(torch.arange(count), count, seed=0, part=part)))
         self.engine = engines.prepare(self.settings.engine, self.step, self.state, first)
-        if self.group.ranks > 1:  # DDP orders its buckets anew after a first pass; a resumed cell has to add as before
+        # DDP orders its buckets anew after a first pass; a resumed cell has to add as before. And where the very first
+        # step is left out because it overflowed, torch's fused SGD goes on with the memory its momentum was given.
+        if self.group.ranks > 1 or self.scaler is not None:
             before = self.state.snapshot()
             self.step(*first)
             self.state.restore(before)
@@ -113,12 +122,24 @@ class Trainer:
             self._train(epoch=1, probe=None)
         self.state.restore(before)
 
+    def kernels(self) -> int | None:
+        """What a step queues on a CUDA device, looked at under the profiler; None where that sees nothing.
+
+        To be asked when all is measured: it takes a step, and the profiler may leave something behind.
+        """
+        if self.device.type != "cuda":
+            return None
+        count = self.settings.batch_size
+        part = self.group.share(count)
+        (batch,) = self.examples.training(torch.arange(count), count, seed=0, part=part)
+        return kernels_of(lambda: self.engine.call(*batch))
+
     def epoch(self) -> EpochRow:
         """Train one epoch, evaluate, and give the row (without key, block and turn)."""
-        begin, before = self.now(), self.energy()
+        begin = self.now()
         number = self.epochs_done + 1
-        reading, order, rate = self._train(number, self.probe)
-        joules = self.energy() - before
+        reading, joules, order, rate = self._train(number, self.probe)
+        self.peak_bytes = reading.peak_bytes
         correct = (self.step.predicted == self.examples.labels)[order].sum().item()
         loss, correct, joules = self.group.total(self.step.loss_sum.item(), correct, joules)
         row: EpochRow = {
@@ -187,35 +208,41 @@ class Trainer:
         for index, *streamed in self.examples.training(whole, batch, seed, self.group.share(batch)):
             yield self.step.data(index, *(streamed or (None, None)))[0]
 
-    def _energy_meter(self) -> Callable[[], float]:
-        """Joules of this rank's device so far, NaN where nobody tells; the CPU's are of all ranks, and the first's."""
-        if self.group.rank > 0 and self.device.type == "cpu":
-            return lambda: 0.0
-        read = machine.energy_meter(self.device)
-        return lambda: math.nan if (joules := read()) is None else joules
+    def _train(self, epoch: int, probe: Probe | None) -> tuple[Reading, float, Tensor, float]:
+        """The steps of an epoch: their time and joules, the examples that they took, the last learning rate.
 
-    def _train(self, epoch: int, probe: Probe | None) -> tuple[Reading, Tensor, float]:
-        """The steps of an epoch: their time, the examples that they took, the last learning rate."""
+        What an epoch asks of the host beside its steps - to draw an order, to copy it - comes before the clock starts:
+        it is the same for every method, and would draw the ratios of their times towards 1.
+        """
         batch = self.settings.batch_size
         part = self.group.share(batch)
         rates = [self.rate(epoch, iteration) for iteration in range(self.steps)]
-        changes = {i: r for i, r in enumerate(rates) if i == 0 or r != rates[i - 1]}
+        changes = {i: r for i, r in enumerate(rates) if i > 0 and r != rates[i - 1]}
+        self.lr.fill_(rates[0])
         clock = self.make_clock(self.device, self.steps)
+        self.step.begin_epoch(self.noise)
+        order = torch.randperm(len(self.examples.labels), generator=self.order)[: self.steps * batch]
+        seed = seed_for(self.settings.seed, f"crops of epoch {epoch}")
+        batches = self.examples.training(order, batch, seed, part)
+        if probe is not None:
+            batches = self._probed(batches, probe, epoch, clock)
         gc.collect()
         gc.disable()  # a collection in the middle of a step would be timed as the method's
         try:
+            before = self.energy.read()
             clock.start()
-            self.step.begin_epoch(self.noise)
-            order = torch.randperm(len(self.examples.labels), generator=self.order)[: self.steps * batch]
-            seed = seed_for(self.settings.seed, f"crops of epoch {epoch}")
-            batches = self.examples.training(order, batch, seed, part)
-            if probe is not None:
-                batches = self._probed(batches, probe, epoch, clock)
             engines.run(self.engine.call, batches, self.lr, changes, clock)
-            reading = clock.stop()
+            reading = clock.stop(self.look)
+            joules = self.energy.used(before, reading.seconds)
         finally:
             gc.enable()
-        return reading, order.view(-1, batch)[:, part].flatten(), rates[-1]
+        return reading, self._own(joules), order.view(-1, batch)[:, part].flatten(), rates[-1]
+
+    def _own(self, joules: float | None) -> float:
+        """Joules to be added over the ranks: NaN where nobody tells; the CPU's are of all ranks, and the first's."""
+        if self.group.rank > 0 and self.device.type == "cpu":
+            return 0.0
+        return math.nan if joules is None else joules
 
     def _probed(
         self, batches: Iterable[tuple[Tensor, ...]], probe: Probe, epoch: int, clock: Clock
