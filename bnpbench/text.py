@@ -57,6 +57,11 @@ def short_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+def number_of(count: int, noun: str) -> str:
+    """``1 suite``, ``2 suites``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def some(names: Iterable[str], most: int = 5) -> str:
     """The first of many names, and how many more there are."""
     every = [plain(name)[:60] for name in names]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from bnpbench.records.documents import Environment, SuiteRecord
 from bnpbench.results.folder import read_environment
 from bnpbench.results.part import DamagedError, read_json
 from bnpbench.results.schema import SCHEMAS
+from bnpbench.text import number_of, plain
 
 ENVIRONMENT_BYTES = 2**20  # of an environment.json; ours take a few thousand, with the machine's rates
 
@@ -43,6 +45,41 @@ class Results:
     suites: dict[str, SuiteRecord] = field(default_factory=dict)
     damaged: list[tuple[Path, str]] = field(default_factory=list)
     unknown: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """What was measured, in ten lines at most."""
+        of = self.cells.groupby(["suite", "environment"])["status"]
+        counts = [(self.cells, "cell"), (self.epochs, "epoch"), (self.suites, "suite")]
+        lines = [", ".join(number_of(len(things), noun) for things, noun in counts)]
+        for (suite, environment), statuses in of:
+            told = ", ".join(f"{count} {status}" for status, count in statuses.value_counts().items())
+            lines.append(f"  {plain(suite)} in environment {environment}: {told}")
+        more = [f"  and {len(lines) - 7} more"] if len(lines) > 7 else []
+        left_out = [f"left out: {number_of(len(self.damaged), 'file')} (.damaged says why)"] if self.damaged else []
+        ways = ["frame() has a row an epoch, with the settings that vary; cells, epochs and steps are the tables"]
+        return "\n".join([*lines[:7], *more, *left_out, *ways])
+
+    def frame(self) -> pd.DataFrame:
+        """Everything in one tidy frame.
+
+        Returns:
+            A row an epoch, and one for a cell without any: ``suite``, ``environment``, ``key``, ``method`` (its label),
+            ``batch_size``, ``seed``, ``status``, the settings that vary by their dotted names, and the columns of
+            epochs (times in seconds, shares as such). Null where nothing was measured.
+        """
+        whole = {cell.key: cell.settings for suite in self.suites.values() for cell in suite.cells}
+        settings = pd.json_normalize(
+            [
+                whole.get(key) or json.loads(text)
+                for key, text in zip(self.cells["key"], self.cells["settings"], strict=True)
+            ]
+        )
+        known = settings.columns.isin(["batch_size", "seed", "method.kind", "method.label"])
+        varying = settings.loc[:, (settings.astype(str).nunique() > 1) & ~known]
+        names = ["suite", "environment", "key", "label", "batch_size", "seed", "status"]
+        cells = pd.concat([self.cells[names].rename(columns={"label": "method"}), varying], axis=1)
+        epochs = self.epochs.drop(columns=["block", "turn"])
+        return cells.merge(epochs, how="left", on=["suite", "environment", "key"])
 
     def of_suites(self, names: Collection[str]) -> Results:
         """The results of these suites alone; what is damaged or unknown stays named.

@@ -11,6 +11,7 @@ import pytest
 from bnpbench.errors import NothingToCompare, ResultsError
 from bnpbench.records.documents import Environment, SuiteRecord
 from bnpbench.results import compact, read_results
+from tests.support.made_results import Made, epochs
 from tests.support.parts import KEY, block, hashed, reasons, store, three, written
 
 
@@ -127,3 +128,33 @@ def test_a_folder_that_the_user_names_may_be_a_link(tmp_path: Path) -> None:
         assert not read_results(tmp_path / place).damaged
     store(tmp_path / "out").write_block(*block(2))
     assert list(compact(tmp_path / "out").values()) == [2]
+
+
+def test_one_frame_has_a_row_an_epoch_and_the_settings_that_vary(tmp_path: Path) -> None:
+    made = Made(tmp_path)
+    for rate in (0.1, 0.5):
+        optimizer = {"kind": "sgd", "lr": rate}
+        made.cell("bnp", 16, 1, epochs([1.0, 2.0], [0.5, rate]), settings={"optimizer": optimizer}, alone=True)
+    made.cell("bn", 16, 1, status="not-applicable", settings={"optimizer": {"kind": "sgd", "lr": 0.1}}, alone=True)
+    frame = made.read().frame()
+    assert len(frame) == 5
+    assert set(frame.columns) >= {"suite", "environment", "method", "batch_size", "seed", "status", "epoch"}
+    assert "optimizer.lr" in frame
+    assert not {"optimizer.kind", "dataset.kind", "network.kind"} & set(frame.columns)
+    best = frame[(frame.method == "bnp") & (frame["optimizer.lr"] == 0.5) & (frame.epoch == 2)]
+    assert best.test_accuracy.tolist() == [0.5]
+    assert frame[frame.method == "bn"].test_accuracy.isna().all()
+
+
+def test_results_print_themselves_in_ten_lines_at_most(tmp_path: Path) -> None:
+    made = Made(tmp_path)
+    made.cell("bnp", rows=epochs([1.0, 2.0]))
+    made.cell("bn", status="diverged")
+    text = repr(made.read())
+    assert text.splitlines()[0] == "2 cells, 2 epochs, 1 suite"
+    assert "1 ok, 1 diverged" in text or "1 diverged, 1 ok" in text
+    for number in range(20):
+        other = Made(tmp_path, f"suite{number}")
+        other.cell("bnp", rows=epochs([1.0]))
+        other.read()
+    assert len(repr(read_results(tmp_path)).splitlines()) <= 10
