@@ -1,5 +1,5 @@
 """Sessions: lint, types, tests, regression; on demand ``baseline``, which renews what regression compares with,
-and ``gpu``, for a machine that has one.
+``mockgpu``, the control flow of CUDA without a GPU, and ``gpu``, for a machine that has one.
 
 They run in the interpreter that started nox: torch is large, one environment holds it.
 """
@@ -44,8 +44,14 @@ def tests(session: nox.Session) -> None:
     if session.posargs:
         session.run(sys.executable, "-m", "pytest", *session.posargs)
         return
-    session.run(sys.executable, "-m", "pytest", "-m", "not alone", *PARALLEL)
+    session.run(sys.executable, "-m", "pytest", "-m", "not alone and not compiles", *PARALLEL)
     session.run(sys.executable, "-m", "pytest", "-m", "alone")
+
+
+@nox.session
+def mockgpu(session: nox.Session) -> None:
+    """Everything on a mock GPU, with every method's step compiled and recorded: half an hour."""
+    session.run(sys.executable, "-m", "pytest", "tests/mockgpu", "--timeout", "1800", *session.posargs)
 
 
 @nox.session
