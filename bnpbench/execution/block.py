@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import time
 import traceback
@@ -52,8 +53,9 @@ class Member:
     compile_seconds: float = 0.0
     engine: Preparation | None = None
     wall_seconds: float = 0.0
-    clock_mhz_before: float | None = None
-    throttled: bool | None = None  # at the end of any epoch
+    clock_mhz_before: float | None = None  # at the end of the steps of its first epoch, and of its last
+    clock_mhz_after: float | None = None
+    throttled: bool | None = None  # at the end of those of any epoch
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     saved: float = 0.0  # when its checkpoint was written, or the block began
     random: Any = None  # the process-wide random states, while another member runs
@@ -153,6 +155,10 @@ class BlockRun:
         except Exception as error:
             traceback.print_exc()
             member.end(*failure(error))
+        if member.status in FAILED:  # its tensors hang on cycles, and the others may need the room
+            gc.collect()
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
         member.wall_seconds += self.now() - begin
         member.random = random_state()
 
@@ -163,7 +169,6 @@ class BlockRun:
         if member.costs.uncounted:
             member.note(f"costs are not known: {member.costs.uncounted}")
         begin = self.now()
-        member.clock_mhz_before = self.gauges.clock_mhz(self.device)
         examples = self.examples_of(member.cell)
         if isinstance(examples, Streamed):
             member.note(f"input rate: {examples.rate:.0f} images a second")
@@ -225,16 +230,24 @@ class BlockRun:
     def one_epoch(self, member: Member) -> None:
         trainer = member.trainer
         assert trainer is not None
+        trainer.look = partial(self.look, member)
         with member.memory.turn():
             row = trainer.epoch()
-        if (throttled := self.gauges.throttled(self.device)) is not None:
-            member.throttled = throttled or bool(member.throttled)
+            member.memory.stepped(trainer.peak_bytes)
         self.turn += 1
         row |= {"key": member.cell.key, "block": self.request.block.id, "turn": self.turn if self.interleaved else None}
         member.rows.append(row)
         self.emit(Epoch(member.cell.key, row))
         if diverged(row):
             member.end("diverged", f"the loss is not finite in epoch {row['epoch']}")
+
+    def look(self, member: Member) -> None:
+        """At the machine while it works, at the end of an epoch's steps: idle, it has another clock."""
+        member.clock_mhz_after = self.gauges.clock_mhz(self.device)
+        if member.clock_mhz_before is None:
+            member.clock_mhz_before = member.clock_mhz_after
+        if (throttled := self.gauges.throttled(self.device)) is not None:
+            member.throttled = throttled or bool(member.throttled)
 
     def why_stop(self) -> str | None:
         """What ends the block, where its length follows from how well the ratios of its times are known."""
@@ -322,7 +335,7 @@ class BlockRun:
             "train_examples": member.train_examples,
             "last_batch": member.last_batch,
             "clock_mhz_before": member.clock_mhz_before,
-            "clock_mhz_after": self.gauges.clock_mhz(self.device),
+            "clock_mhz_after": member.clock_mhz_after,
             "throttled": member.throttled,
             "started": member.started,
             "finished": datetime.now(UTC),

@@ -92,6 +92,12 @@ def configure(settings: Settings, gpu: int, cores: tuple[int, ...] | None = None
     if settings.deterministic:
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
         torch.use_deterministic_algorithms(True)
+        # Else every empty tensor is filled, which doubles the kernels of a step.
+        torch.utils.deterministic.fill_uninitialized_memory = False
+    if settings.device == "cuda":
+        from bnpbench.training.engines import make_workspaces
+
+        make_workspaces(torch.device("cuda"))
 
 
 def failure(error: Exception) -> tuple[str, str]:

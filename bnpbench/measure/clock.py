@@ -23,10 +23,19 @@ class Reading:
     Attributes:
         seconds: from start to stop, device work included.
         laps: seconds per step, one entry a lap.
+        peak_bytes: the most that was allocated on a CUDA device meanwhile; None on others.
     """
 
     seconds: float
     laps: tuple[float, ...]
+    peak_bytes: int | None = None
+
+
+Look = Callable[[], object]
+
+
+def _nothing() -> None:
+    """The look of whoever wants none."""
 
 
 class CpuClock:
@@ -56,8 +65,10 @@ class CpuClock:
         """The training goes on."""
         self._paused += self.now()
 
-    def stop(self) -> Reading:
+    def stop(self, look: Look = _nothing) -> Reading:
+        """The end of the last step; ``look`` is at the machine, just behind it."""
         seconds = self.now() - self._paused - self._marks[0]
+        look()
         return Reading(seconds, tuple(end - begin for begin, end in pairwise(self._marks)))
 
 
@@ -68,10 +79,22 @@ class CudaClock:
         self.every = -(-max(steps, 1) // MOST_LAPS)
 
     def start(self) -> None:
+        self._stretches: list[list[torch.cuda.Event]] = []  # no lap goes across a pause
+        self._ends: list[torch.cuda.Event] = []
+        self._peak = 0
+        self._begin()
+
+    def _begin(self) -> None:
         torch.cuda.synchronize()
-        self._paused, self._count = 0.0, 0
-        self._begin = time.perf_counter()
-        self._stretches = [[self._event()]]  # no lap goes across a pause
+        torch.cuda.reset_peak_memory_stats()
+        self._count = 0
+        self._stretches.append([self._event()])
+
+    def _end(self, look: Look) -> None:
+        self._ends.append(self._event())
+        look()
+        torch.cuda.synchronize()
+        self._peak = max(self._peak, torch.cuda.max_memory_allocated())
 
     def _event(self) -> torch.cuda.Event:
         event = torch.cuda.Event(enable_timing=True)
@@ -84,20 +107,19 @@ class CudaClock:
             self._stretches[-1].append(self._event())
 
     def pause(self) -> None:
-        torch.cuda.synchronize()
-        self._paused -= time.perf_counter()
+        self._end(_nothing)
 
     def resume(self) -> None:
-        torch.cuda.synchronize()
-        self._paused += time.perf_counter()
-        self._count = 0
-        self._stretches.append([self._event()])
+        self._begin()
 
-    def stop(self) -> Reading:
-        torch.cuda.synchronize()
-        seconds = time.perf_counter() - self._begin - self._paused
+    def stop(self, look: Look = _nothing) -> Reading:
+        """The end of the last step; ``look`` is at the machine while it still works on what was queued."""
+        self._end(look)
+        whole = zip(self._stretches, self._ends, strict=True)
+        seconds = sum(stretch[0].elapsed_time(end) for stretch, end in whole) / 1e3
         pairs = chain.from_iterable(pairwise(stretch) for stretch in self._stretches)
-        return Reading(seconds, tuple(a.elapsed_time(b) / 1e3 / self.every for a, b in pairs))
+        laps = tuple(a.elapsed_time(b) / 1e3 / self.every for a, b in pairs)
+        return Reading(seconds, laps, self._peak)
 
 
 Clock = CpuClock | CudaClock

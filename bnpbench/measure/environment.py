@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import subprocess
+import warnings
 from importlib.metadata import version
 from pathlib import Path
 
@@ -13,9 +14,19 @@ import psutil
 import torch
 
 from bnpbench.measure import rates
+from bnpbench.measure.gpu import gpu_of
 from bnpbench.measure.measurement import MEASUREMENT
-from bnpbench.records.documents import Details, Environment, Hardware, Software
+from bnpbench.records.documents import Details, Environment, GpuDetails, Hardware, Software
 from bnpbench.text import short_hash
+
+CUDA_VARIABLES = (
+    "CUDA_LAUNCH_BLOCKING",
+    "NVIDIA_TF32_OVERRIDE",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "CUDA_MODULE_LOADING",
+)
+"""Of the environment, that change what a GPU does."""
 
 
 def describe(gpu: int = 0) -> Environment:
@@ -27,29 +38,35 @@ def describe(gpu: int = 0) -> Environment:
     Returns:
         No host or user name, no path.
     """
+    gpus, unusable = usable_gpus()
     hardware = Hardware(
         cpu=cpu_model(),
         cores=psutil.cpu_count(logical=False) or os.cpu_count() or 1,
-        gpu=torch.cuda.get_device_name(gpu) if gpu < torch.cuda.device_count() else None,
-        gpus=torch.cuda.device_count(),
+        gpu=torch.cuda.get_device_name(gpu) if gpu < gpus else None,
+        gpus=gpus,
     )
     software = Software(
         torch=str(torch.__version__),  # its own class would bring torch to whoever reads the answer
         torchvision=version("torchvision"),
         cuda=torch.version.cuda,
-        cudnn=torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None,
+        cudnn=_cudnn_version(),
         driver=gpu_driver(),
         python=platform.python_version(),
         blas="mkl" if torch.backends.mkl.is_available() else "other",
     )
     deciding = hardware.document() | software.model_dump(include={"torch", "cuda", "driver"})
     identity = short_hash(json.dumps(deciding | {"measurement": MEASUREMENT}, sort_keys=True))
+    found = details().document()
+    if gpu < gpus:
+        found["gpu"] = gpu_details(gpu)
+    if unusable is not None:
+        found["cuda_unusable"] = unusable
     return Environment(
         id=identity,
         hardware=hardware,
         software=software,
         measurement=MEASUREMENT,
-        details=details(),
+        details=Details(**found),
         rates=rates.kept(identity),
     )
 
@@ -65,7 +82,43 @@ def details() -> Details:
         instructions=torch.backends.cpu.get_cpu_capability(),
         mkldnn=torch.backends.mkldnn.is_available(),
         malloc={k: os.environ.get(k) for k in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")},
+        variables={name: os.environ[name] for name in CUDA_VARIABLES if name in os.environ},
     )
+
+
+def gpu_details(index: int) -> GpuDetails:
+    """The same of a CUDA device: its size and what it can, what NVML tells of its settings, and what it does not."""
+    found, gpu = torch.cuda.get_device_properties(index), gpu_of(torch.device("cuda", index))
+    settings = gpu.settings()
+    return GpuDetails(
+        memory_bytes=found.total_memory,
+        capability=f"{found.major}.{found.minor}",
+        hip=torch.version.hip,
+        **settings,
+        untold=dict(gpu.untold),
+    )
+
+
+def usable_gpus() -> tuple[int, str | None]:
+    """How many CUDA devices torch can use; and why none, where there is a driver and torch cannot work with it."""
+    with warnings.catch_warnings(action="ignore"):  # it says that the driver is too old, and so do we
+        if torch.cuda.is_available():
+            return torch.cuda.device_count(), None
+    if torch.version.cuda is None and torch.version.hip is None:
+        return 0, None
+    try:
+        torch.cuda.init()
+    except Exception as error:  # torch documents no set of errors
+        reason = " ".join(str(error).split())
+        return 0, None if "no NVIDIA driver" in reason or "No CUDA GPUs are available" in reason else reason
+    return 0, None
+
+
+def _cudnn_version() -> int | None:
+    try:
+        return torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None
+    except RuntimeError:  # another one than torch was built with
+        return None
 
 
 def cpu_model() -> str:

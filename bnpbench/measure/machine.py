@@ -6,52 +6,61 @@ import resource
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import torch
 
+from bnpbench.measure.gpu import gpu_of
+
 RAPL = Path("/sys/class/powercap")
 
 
 def clock_mhz(device: torch.device) -> float | None:
-    """Current clock rate of the device in MHz."""
+    """Current clock rate of the device in MHz. Of a GPU that is idle it says little."""
     if device.type == "cuda":
-        return float(torch.cuda.clock_rate(device))
+        return gpu_of(device).clock_mhz()
     frequency = psutil.cpu_freq()
     return float(frequency.current) if frequency and frequency.current else None
 
 
 def throttled(device: torch.device) -> bool | None:
-    """Whether the GPU slows itself down for heat or power at this moment."""
-    if device.type != "cuda":
+    """Whether the GPU slows itself down for heat or power at this moment, which it only does while it works."""
+    if device.type != "cuda" or (why := gpu_of(device).slowed()) is None:
         return None
-    import pynvml
-
-    try:
-        handle = _nvml_handle(device)
-        reasons = pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
-    except pynvml.NVMLError:
-        return None
-    slow = (
-        pynvml.nvmlClocksEventReasonSwPowerCap
-        | pynvml.nvmlClocksEventReasonSwThermalSlowdown
-        | pynvml.nvmlClocksThrottleReasonHwSlowdown
-    )
-    return bool(reasons & slow)
+    return bool(why)
 
 
-def energy_meter(device: torch.device) -> Callable[[], float | None]:
-    """A function that gives the joules the device has used since some fixed moment, or None.
+@dataclass(frozen=True)
+class EnergyMeter:
+    """A counter of joules.
 
-    On CUDA NVML's energy counter; on CPU the package domains of RAPL where they may be read.
+    Attributes:
+        read: joules since some fixed moment; None where nobody tells.
+        interval: seconds after which the counter moves at the latest.
     """
+
+    read: Callable[[], float | None]
+    interval: float
+
+    def used(self, before: float | None, seconds: float) -> float | None:
+        """Joules since ``read`` gave ``before``, so many seconds ago; None where a tick more or less would be more than
+        a tenth of it."""
+        now = self.read()
+        if before is None or now is None or seconds < 10 * self.interval:
+            return None
+        return now - before
+
+
+def energy_meter(device: torch.device) -> EnergyMeter:
+    """On CUDA NVML's counter, which moves every 20 to 100 ms; on CPU the package domains of RAPL that may be read."""
     if device.type == "cuda":
-        return lambda: _nvml_joules(device)
+        return EnergyMeter(gpu_of(device).joules, 0.1)
     domains = [_Domain(p) for p in sorted(RAPL.glob("intel-rapl:*")) if _is_package(p)]
     if not domains:
-        return lambda: None
-    return lambda: sum(domain.joules() for domain in domains)
+        return EnergyMeter(lambda: None, 0.0)
+    return EnergyMeter(lambda: sum(domain.joules() for domain in domains), 0.001)
 
 
 def peak_memory_bytes() -> int:
@@ -65,12 +74,12 @@ class DeviceMemory:
 
     Attributes:
         held: bytes that it holds between its turns.
-        peak: the most bytes that it had at once.
+        peak: the most bytes that it had at once while it took steps.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self.held = self.peak = 0
+        self.held = self.peak = self._others = 0
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -78,29 +87,16 @@ class DeviceMemory:
         if self.device.type != "cuda":
             yield
             return
-        before = torch.cuda.memory_allocated(self.device)
-        torch.cuda.reset_peak_memory_stats(self.device)
+        self._others = torch.cuda.memory_allocated(self.device) - self.held
         try:
             yield
         finally:
-            self.peak = max(self.peak, self.held + torch.cuda.max_memory_allocated(self.device) - before)
-            self.held += torch.cuda.memory_allocated(self.device) - before
+            self.held = torch.cuda.memory_allocated(self.device) - self._others
 
-
-def _nvml_handle(device: torch.device):  # type: ignore[no-untyped-def]
-    import pynvml
-
-    pynvml.nvmlInit()
-    return pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(device).uuid}")
-
-
-def _nvml_joules(device: torch.device) -> float | None:
-    import pynvml
-
-    try:
-        return float(pynvml.nvmlDeviceGetTotalEnergyConsumption(_nvml_handle(device))) / 1e3
-    except pynvml.NVMLError:
-        return None
+    def stepped(self, allocated: int | None) -> None:
+        """It has taken steps in this turn, during which so many bytes were allocated at most, those of all."""
+        if allocated is not None:
+            self.peak = max(self.peak, allocated - self._others)
 
 
 def _is_package(domain: Path) -> bool:

@@ -99,8 +99,39 @@ class Software(Record):
     blas: Text = None
 
 
+class GpuDetails(Record):
+    """A CUDA device; None for what nobody tells.
+
+    Attributes:
+        capability: of its multiprocessors, such as 9.0.
+        hip: version of AMD's runtime, where that is what torch calls CUDA.
+        power_limit_watts, most_clock_mhz, set_clock_mhz: the power limit, the highest clock, and the one that
+            applications were set to.
+        persistence: whether the driver stays loaded between processes.
+        mig: whether it is a slice of a GPU.
+        untold: why questions had no answer, by what was asked.
+    """
+
+    place = "environment.details.gpu"
+    memory_bytes: Number = None
+    capability: Text = None
+    hip: Text = None
+    power_limit_watts: Number = None
+    most_clock_mhz: Number = None
+    set_clock_mhz: Number = None
+    persistence: Annotated[bool | None, OrNone] = None
+    mig: Annotated[bool | None, OrNone] = None
+    untold: Annotated[dict[str, str], _else(dict)] = {}
+
+
 class Details(Record):
-    """What is good to know of the machine beside a number."""
+    """What is good to know of the machine beside a number.
+
+    Attributes:
+        variables: of the process's environment, that change what a GPU does.
+        gpu: the CUDA device that is used.
+        cuda_unusable: why torch cannot work with the driver that is there.
+    """
 
     place = "environment.details"
     system: Text = None
@@ -111,6 +142,9 @@ class Details(Record):
     instructions: Text = None
     mkldnn: Annotated[bool | None, OrNone] = None
     malloc: Annotated[dict[str, str | None] | None, OrNone] = None
+    variables: Annotated[dict[str, str], _else(dict)] = {}
+    gpu: Annotated[GpuDetails | None, OrNone] = None
+    cuda_unusable: Text = None
 
 
 class Rate(Record):

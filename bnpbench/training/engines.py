@@ -1,6 +1,6 @@
 """How the steps of an epoch are run: operator by operator, compiled, or as a CUDA graph. All run the same ``Step``.
 
-The lines that only a CUDA device can run are those of ``cuda_graph``.
+The lines that only a CUDA device can run are those of ``cuda_graph`` and ``make_workspaces``.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -32,12 +33,22 @@ class Preparation:
         active: what really runs, such as ``graphed(compiled)``.
         cache_hits: graphs that inductor found compiled, in its cache on disk.
         cache_misses: graphs that it compiled.
+        graph_bytes: that a CUDA graph keeps for what its step makes and drops: activations, gradients.
     """
 
     call: Call
     active: str
     cache_hits: int = 0
     cache_misses: int = 0
+    graph_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Work that was recorded: ``replay`` does it again; ``bytes`` are kept for what it makes and drops."""
+
+    replay: Callable[[], None]
+    bytes: int | None = None
 
 
 def eager(step: Step, sample: tuple[Tensor, ...]) -> Preparation:
@@ -109,38 +120,72 @@ def graphed(step: Step, sample: tuple[Tensor, ...]) -> Preparation:
 
 
 def captured(
-    inner: Preparation, sample: tuple[Tensor, ...], record: Callable[[Call], Callable[[], None]]
+    inner: Preparation, sample: tuple[Tensor, ...], record: Callable[[Callable[[], object]], Recorded]
 ) -> Preparation:
     """A recorded step.
 
     Args:
         inner: has the step to record.
         sample: arguments of a step, whose shapes every step shares.
-        record: runs a function without arguments and gives one that does the same again.
+        record: runs a function without arguments, and gives it recorded.
     """
     inputs = [argument.clone() for argument in sample]
-    replay = record(lambda: inner.call(*inputs))
+    recorded = record(lambda: inner.call(*inputs))
 
     def call(*arguments: Tensor) -> None:
         for place, argument in zip(inputs, arguments, strict=True):
             place.copy_(argument)
-        replay()
+        recorded.replay()
 
-    return Preparation(call, f"graphed({inner.active})", inner.cache_hits, inner.cache_misses)
+    return replace(inner, call=call, active=f"graphed({inner.active})", graph_bytes=recorded.bytes)
 
 
-def cuda_graph(work: Call) -> Callable[[], None]:
-    """Record ``work`` after three runs on a side stream, as torch asks for."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
+def cuda_graph(work: Callable[[], object]) -> Recorded:
+    """Record ``work`` after three runs on a side stream, as torch asks for.
+
+    Raises:
+        Exception: what ``work`` raised, of which the end of a broken capture would only say that there was something.
+    """
+    current, side = torch.cuda.current_stream(), _side_stream(torch.cuda.current_device())
+    side.wait_stream(current)
+    with torch.cuda.stream(side):
         for _ in range(3):
             work()
-    torch.cuda.current_stream().wait_stream(stream)
+    current.wait_stream(side)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-    return graph.replay
+    cause: Exception | None = None
+    try:
+        with (
+            torch.cuda.stream(current),
+            torch.cuda.graph(graph, stream=side),
+        ):  # the latter leaves its stream, if broken
+            before = torch.cuda.memory_allocated()
+            torch.cuda.reset_peak_memory_stats()
+            try:
+                work()
+            except Exception as error:
+                cause = error
+            kept = torch.cuda.max_memory_allocated() - before
+    except Exception as error:
+        raise cause or error from None
+    if cause is not None:
+        raise cause
+    return Recorded(graph.replay, kept)
+
+
+@cache
+def _side_stream(device: int) -> torch.cuda.Stream:
+    """Where graphs of a device are recorded: cuBLAS keeps a workspace for every stream that it was called on."""
+    return torch.cuda.Stream(device)
+
+
+def make_workspaces(device: torch.device) -> None:
+    """Have cuBLAS allocate what it keeps for each stream and thread, so that no cell is charged with it."""
+    for stream in (torch.cuda.current_stream(device), _side_stream(torch.cuda.current_device())):
+        with torch.cuda.stream(stream):
+            rows, weight, bias = (torch.ones(shape, device=device, requires_grad=True) for shape in ((8, 8), (8, 8), 8))
+            torch.nn.functional.linear(rows, weight, bias).sum().backward()
+    torch.cuda.synchronize(device)
 
 
 ENGINES: dict[str, Callable[[Step, tuple[Tensor, ...]], Preparation]] = {

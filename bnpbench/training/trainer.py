@@ -77,7 +77,9 @@ class Trainer:
         )
         self.state = TrainingState(self.model, optimizer, self.bnp, {"order": self.order, "augmentation": self.noise})
         self.steps = len(examples.labels) // settings.batch_size
-        self.energy = self._energy_meter()
+        self.energy = machine.energy_meter(device)
+        self.look: Callable[[], object] = lambda: None  # at the machine, at the end of each epoch's steps
+        self.peak_bytes: int | None = None  # allocated on a CUDA device, by all, during the steps of the last epoch
         self.engine = engines.eager(self.step, ())
         self.epochs_done = 0
         self.probed: list[StepRow] = []
@@ -115,10 +117,10 @@ class Trainer:
 
     def epoch(self) -> EpochRow:
         """Train one epoch, evaluate, and give the row (without key, block and turn)."""
-        begin, before = self.now(), self.energy()
+        begin = self.now()
         number = self.epochs_done + 1
-        reading, order, rate = self._train(number, self.probe)
-        joules = self.energy() - before
+        reading, joules, order, rate = self._train(number, self.probe)
+        self.peak_bytes = reading.peak_bytes
         correct = (self.step.predicted == self.examples.labels)[order].sum().item()
         loss, correct, joules = self.group.total(self.step.loss_sum.item(), correct, joules)
         row: EpochRow = {
@@ -187,35 +189,41 @@ class Trainer:
         for index, *streamed in self.examples.training(whole, batch, seed, self.group.share(batch)):
             yield self.step.data(index, *(streamed or (None, None)))[0]
 
-    def _energy_meter(self) -> Callable[[], float]:
-        """Joules of this rank's device so far, NaN where nobody tells; the CPU's are of all ranks, and the first's."""
-        if self.group.rank > 0 and self.device.type == "cpu":
-            return lambda: 0.0
-        read = machine.energy_meter(self.device)
-        return lambda: math.nan if (joules := read()) is None else joules
+    def _train(self, epoch: int, probe: Probe | None) -> tuple[Reading, float, Tensor, float]:
+        """The steps of an epoch: their time and joules, the examples that they took, the last learning rate.
 
-    def _train(self, epoch: int, probe: Probe | None) -> tuple[Reading, Tensor, float]:
-        """The steps of an epoch: their time, the examples that they took, the last learning rate."""
+        What an epoch asks of the host beside its steps - to draw an order, to copy it - comes before the clock starts:
+        it is the same for every method, and would draw the ratios of their times towards 1.
+        """
         batch = self.settings.batch_size
         part = self.group.share(batch)
         rates = [self.rate(epoch, iteration) for iteration in range(self.steps)]
-        changes = {i: r for i, r in enumerate(rates) if i == 0 or r != rates[i - 1]}
+        changes = {i: r for i, r in enumerate(rates) if i > 0 and r != rates[i - 1]}
+        self.lr.fill_(rates[0])
         clock = self.make_clock(self.device, self.steps)
+        self.step.begin_epoch(self.noise)
+        order = torch.randperm(len(self.examples.labels), generator=self.order)[: self.steps * batch]
+        seed = seed_for(self.settings.seed, f"crops of epoch {epoch}")
+        batches = self.examples.training(order, batch, seed, part)
+        if probe is not None:
+            batches = self._probed(batches, probe, epoch, clock)
         gc.collect()
         gc.disable()  # a collection in the middle of a step would be timed as the method's
         try:
+            before = self.energy.read()
             clock.start()
-            self.step.begin_epoch(self.noise)
-            order = torch.randperm(len(self.examples.labels), generator=self.order)[: self.steps * batch]
-            seed = seed_for(self.settings.seed, f"crops of epoch {epoch}")
-            batches = self.examples.training(order, batch, seed, part)
-            if probe is not None:
-                batches = self._probed(batches, probe, epoch, clock)
             engines.run(self.engine.call, batches, self.lr, changes, clock)
-            reading = clock.stop()
+            reading = clock.stop(self.look)
+            joules = self.energy.used(before, reading.seconds)
         finally:
             gc.enable()
-        return reading, order.view(-1, batch)[:, part].flatten(), rates[-1]
+        return reading, self._own(joules), order.view(-1, batch)[:, part].flatten(), rates[-1]
+
+    def _own(self, joules: float | None) -> float:
+        """Joules to be added over the ranks: NaN where nobody tells; the CPU's are of all ranks, and the first's."""
+        if self.group.rank > 0 and self.device.type == "cpu":
+            return 0.0
+        return math.nan if joules is None else joules
 
     def _probed(
         self, batches: Iterable[tuple[Tensor, ...]], probe: Probe, epoch: int, clock: Clock

@@ -93,7 +93,8 @@ class FakeClock:
 
     def lap(self) -> None: ...
 
-    def stop(self) -> Reading:
+    def stop(self, look: Callable[[], object]) -> Reading:
+        look()
         return Reading(self.seconds, (self.seconds / self.steps,) * self.steps)
 
 

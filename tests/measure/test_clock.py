@@ -49,3 +49,18 @@ def test_a_pause_is_in_no_number() -> None:
     clock.resume()
     clock.lap()
     assert clock.stop() == Reading(4.0, (1.0, 2.0))
+
+
+def test_the_look_at_the_machine_is_not_timed() -> None:
+    time = 0.0
+
+    def wait() -> None:
+        nonlocal time
+        time += 5.0
+
+    clock = CpuClock(1, now=lambda: time)
+    clock.start()
+    time += 1.0
+    clock.lap()
+    assert clock.stop(look=wait) == Reading(1.0, (1.0,))
+    assert time == 6.0

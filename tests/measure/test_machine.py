@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bnpbench.measure import machine
-from bnpbench.measure.machine import DeviceMemory
+from bnpbench.measure.machine import DeviceMemory, EnergyMeter
 
 
 @pytest.mark.regression
@@ -21,7 +21,7 @@ def test_energy_goes_on_where_its_counter_begins_anew(tmp_path: Path, monkeypatc
         (domain / "max_energy_range_uj").write_text("10000000\n")
         (domain / "energy_uj").write_text("9000000\n")
     monkeypatch.setattr(machine, "RAPL", tmp_path)
-    meter = machine.energy_meter(torch.device("cpu"))
+    meter = machine.energy_meter(torch.device("cpu")).read
     assert meter() == 0
     (domains[0] / "energy_uj").write_text("500000\n")
     (domains[1] / "energy_uj").write_text("9250000\n")
@@ -36,7 +36,7 @@ def test_only_packages_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         (domain / "name").write_text(f"{name}\n")
         (domain / "energy_uj").write_text("0\n")
     monkeypatch.setattr(machine, "RAPL", tmp_path)
-    meter = machine.energy_meter(torch.device("cpu"))
+    meter = machine.energy_meter(torch.device("cpu")).read
     for domain in tmp_path.iterdir():
         (domain / "energy_uj").write_text("1000000\n")
     assert meter() == pytest.approx(2.0)
@@ -57,21 +57,33 @@ class Allocator:
 
 
 @pytest.mark.regression
-def test_each_has_its_own_peak(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The peak of an interleaved block on CUDA was one number for all of its cells."""
+def test_energy_of_a_moment_is_not_known() -> None:
+    """NVML's counter moves every 20 to 100 ms: an epoch of milliseconds had used nothing, or what ten of them use."""
+    counter = iter([100.0, 100.0, 120.0])
+    meter = EnergyMeter(counter.__next__, interval=0.1)
+    assert meter.used(99.0, seconds=0.004) is None
+    assert meter.used(90.0, seconds=1.0) == 10.0
+    assert meter.used(None, seconds=1.0) is None
+
+
+@pytest.mark.regression
+def test_each_has_its_own_peak_and_only_of_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The peak of an interleaved block on CUDA was one number for all of its cells; later it was that of compiling."""
     allocator = Allocator()
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: allocator.allocated)
-    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: allocator.peak)
-    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: allocator.reset())
     allocator.take(1000)  # data that both read
     small, large = (DeviceMemory(torch.device("cuda")) for _ in range(2))
     for member, size in ((small, 10), (large, 50)):
         with member.turn():
             allocator.take(size)  # the weights stay
+            allocator.take(10_000)  # as while it is compiled
+            allocator.take(-10_000)
     for _ in range(2):
         for member, size in ((large, 500), (small, 100)):
             with member.turn():
+                allocator.reset()
                 allocator.take(size)  # a step's own
                 allocator.take(-size)
+                member.stepped(allocator.peak)
     assert (small.held, small.peak) == (10, 110)
     assert (large.held, large.peak) == (50, 550)

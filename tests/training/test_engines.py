@@ -17,12 +17,12 @@ from tests.support.training import trainer, weights
 WARMED = {"kind": "steps", "epochs": (1,), "warmup": {"kind": "linear", "start": 0.01, "iterations": 7}}
 
 
-def recorded(work: Callable[[], Any]) -> Callable[[], None]:
+def recorded(work: Callable[[], Any]) -> engines.Recorded:
     work()
     recorder = Recorder()
     with recorder:
         work()
-    return recorder.replay
+    return engines.Recorded(recorder.replay)
 
 
 def graphed(**changes: Any) -> Trainer:

@@ -112,6 +112,31 @@ def test_times_come_from_the_clock() -> None:
     assert min(row["evaluation_seconds"], row["other_seconds"] + 11) > 0
 
 
+@pytest.mark.regression
+@pytest.mark.parametrize("wait", ["order", "begin_epoch", "examples"])
+def test_only_steps_are_timed(wait: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To draw the order of an epoch, and to copy it, was timed too: the same for all methods, it drew ratios to 1."""
+    ours, time = trainer(), 0.0
+
+    def slow(work: Any) -> Any:
+        def waiting(*arguments: Any, **options: Any) -> Any:
+            nonlocal time
+            time += 1.0
+            return work(*arguments, **options)
+
+        return waiting
+
+    ours.make_clock = lambda device, steps: CpuClock(steps, now=lambda: time)
+    if wait == "order":
+        monkeypatch.setattr(torch, "randperm", slow(torch.randperm))
+    elif wait == "begin_epoch":
+        monkeypatch.setattr(ours.step, "begin_epoch", slow(ours.step.begin_epoch))
+    else:
+        monkeypatch.setattr(ours.examples, "training", slow(ours.examples.training))
+    assert ours.epoch()["train_seconds"] == 0.0
+    assert time == 1.0
+
+
 def test_a_schedule_sets_the_rate() -> None:
     ours = trainer(schedule={"kind": "steps", "epochs": (1,), "factor": 0.5})
     assert [round(ours.epoch()["learning_rate"], 6) for _ in range(2)] == [0.1, 0.05]
