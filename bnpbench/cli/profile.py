@@ -56,9 +56,12 @@ def profile(
     cells = inspection.choose(loaded, only or [], methods, device)
     make_folder(output, "--output")
     gpu = device_index(device) or 0
+    untold: list[str] = []
     if tool is Tool.torch:
-        chapter, files = inspection.profile(loaded, cells, steps, data_dir, gpu, output)
+        chapter, files, untold = inspection.profile(loaded, cells, steps, data_dir, gpu, output)
         print(RENDERERS[format.value]([chapter]))
+        for reason in untold:
+            print(f"warning: {reason}", file=sys.stderr)
     else:
         files = []
         for cell in cells:
@@ -68,4 +71,4 @@ def profile(
                 print(f"warning: {cell.label}: {reason}", file=sys.stderr)
     for file in files:
         print(f"written: {file}", file=sys.stderr)
-    return 0
+    return 4 if untold else 0

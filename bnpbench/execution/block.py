@@ -20,12 +20,13 @@ from bnpbench.execution.child import configure, failure
 from bnpbench.execution.messages import FAILED, Epoch, Finished, Note, RunBlock, Tell
 from bnpbench.measure import machine
 from bnpbench.measure.conditioning import Probe
+from bnpbench.measure.kernels import NO_CUPTI
 from bnpbench.measure.machine import DeviceMemory
 from bnpbench.measure.step_costs import Costs
 from bnpbench.records.rows import CellRow, EpochRow, StepRow
 from bnpbench.suite import Cell
 from bnpbench.training import state
-from bnpbench.training.engines import Preparation
+from bnpbench.training.engines import make_workspaces
 from bnpbench.training.examples import Examples, Streamed, data_key, examples_of
 from bnpbench.training.parallel import Group
 from bnpbench.training.trainer import Trainer, diverged
@@ -51,10 +52,11 @@ class Member:
     setup_seconds: float = 0.0
     warmup_seconds: float = 0.0
     compile_seconds: float = 0.0
-    engine: Preparation | None = None
+    engine: CellRow = field(default_factory=CellRow)  # what is told of the one that really runs
     wall_seconds: float = 0.0
     clock_mhz_before: float | None = None  # at the end of the steps of its first epoch, and of its last
     clock_mhz_after: float | None = None
+    kernels: int | None = None
     throttled: bool | None = None  # at the end of those of any epoch
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     saved: float = 0.0  # when its checkpoint was written, or the block began
@@ -158,7 +160,8 @@ class BlockRun:
         if member.status in FAILED:  # its tensors hang on cycles, and the others may need the room
             gc.collect()
             if self.device.type == "cuda":
-                torch.cuda.empty_cache()
+                torch.cuda.empty_cache()  # with workspaces of cuBLAS, that the next cell should not be charged with
+                make_workspaces(self.device)
         member.wall_seconds += self.now() - begin
         member.random = random_state()
 
@@ -190,7 +193,7 @@ class BlockRun:
         begin = self.now()
         with member.memory.turn():
             member.trainer.prepare()
-        member.engine = member.trainer.engine
+        member.engine = member.trainer.engine.columns()
         member.compile_seconds = self.now() - begin
 
     def warm_up(self, member: Member) -> None:
@@ -283,6 +286,10 @@ class BlockRun:
         assert trainer is not None
         if stop is not None or (trainer.finished and self.request.block.measure.interval is None):
             member.stopped_by = stop or "epochs"
+            if self.device.type == "cuda":
+                member.kernels = trainer.kernels()
+                if member.kernels is None:
+                    member.note(f"kernels are not counted: {NO_CUPTI}")
             member.end("ok")
         elif self.request.checkpoints and self.now() - member.saved >= self.checkpoint_seconds:
             if self.group.rank == 0:
@@ -322,6 +329,7 @@ class BlockRun:
             **self.request.known(cell),
             "status": member.status,
             "message": member.message,
+            "kernels_per_step": member.kernels,
             "peak_memory_bytes": peak,
             "energy_joules": total([row["energy_joules"] for row in member.rows]),
             "setup_seconds": member.setup_seconds,
@@ -329,9 +337,7 @@ class BlockRun:
             "compile_seconds": member.compile_seconds,
             "wall_seconds": member.wall_seconds,
             "stopped_by": member.stopped_by,
-            "engine_active": engine.active if engine else None,
-            "cache_hits": engine.cache_hits if engine else None,
-            "cache_misses": engine.cache_misses if engine else None,
+            **member.engine,
             "train_examples": member.train_examples,
             "last_batch": member.last_batch,
             "clock_mhz_before": member.clock_mhz_before,

@@ -138,12 +138,14 @@ class Profiled:
         phases: by the name of ``training.step.PHASES``.
         operators: by name, the time of its own and the calls a step; the dearest first.
         kernels: launched a step; None on the CPU.
+        untold: why nothing is told of a CUDA device.
     """
 
     step: Time
     phases: dict[str, Time]
     operators: dict[str, tuple[Time, float]]
     kernels: float | None
+    untold: str | None = None
 
 
 @dataclass(frozen=True)

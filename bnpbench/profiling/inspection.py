@@ -63,8 +63,8 @@ def choose(suite: Suite, only: Sequence[str], methods: Sequence[str], device: st
 
 def profile(
     suite: Suite, cells: Sequence[Cell], steps: int, data_dir: Path | None, gpu: int, folder: Path
-) -> tuple[Chapter, list[Path]]:
-    """Tables of phases and operators side by side, and the traces.
+) -> tuple[Chapter, list[Path], list[str]]:
+    """Tables of phases and operators side by side, the traces, and what could not be seen.
 
     Raises:
         BnpbenchError: a cell that cannot be run.
@@ -81,7 +81,8 @@ def profile(
     title = f"Profile of {suite.name}: " + ", ".join(f"{c.label} at {c.settings.batch_size}" for c in cells)
     note = f"Milliseconds a step, means over {steps} eager steps under torch's profiler, which itself takes time."
     tables = (_phases(found, note), _operators(found))
-    return Chapter(suite.name, "", (Section(title, tables=tables, level=1),)), traces
+    untold = [f"{label}: no time on the device: {p.untold}" for label, p in found.items() if p.untold is not None]
+    return Chapter(suite.name, "", (Section(title, tables=tables, lines=tuple(untold), level=1),)), traces, untold
 
 
 def sample(

@@ -15,6 +15,7 @@ from bnpbench.datasets import storage
 from bnpbench.execution.child import configure
 from bnpbench.execution.messages import Profile, Profiled, Tell, Time
 from bnpbench.files import fresh
+from bnpbench.measure.kernels import NO_CUPTI, on_device
 from bnpbench.training.examples import examples_of
 from bnpbench.training.step import PHASES
 from bnpbench.training.trainer import Trainer
@@ -67,26 +68,34 @@ def _marked(phase: str, work: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _added_up(profiler: torch_profile, steps: int, device: torch.device) -> Profiled:
-    on_device = device.type == "cuda"
+    events = [event for event in profiler.events() or () if event.device_type == DeviceType.CPU]
+    # A kernel is charged to the phase that launched it, by the time of that: the backward pass launches in another
+    # thread than the one that the phases are marked in.
+    kernels = len(on_device(profiler))
+    launches = [(event.time_range.start, kernel.duration) for event in events for kernel in event.kernels]
+    told = kernels > 0  # where it may not use CUPTI, the profiler goes on without a word
 
     def spent(host: float, kernels: float) -> Time:
-        return Time(host / steps / 1e3, kernels / steps / 1e3 if on_device else None)
+        return Time(host / steps / 1e3, kernels / steps / 1e3 if told else None)
 
-    averages = {event.key: event for event in profiler.key_averages() if event.device_type == DeviceType.CPU}
-    whole = {name: spent(event.cpu_time_total, event.device_time_total) for name, event in averages.items()}
+    def marked(name: str) -> Time:
+        spans = [(event.time_range.start, event.time_range.end) for event in events if event.name == name]
+        inside = sum(time for at, time in launches if any(start <= at <= end for start, end in spans))
+        return spent(sum(end - start for start, end in spans), inside)
+
     own = {
-        name.removeprefix("aten::"): (
+        event.key.removeprefix("aten::"): (
             spent(event.self_cpu_time_total, event.self_device_time_total),
             event.count / steps,
         )
-        for name, event in averages.items()
-        if name.startswith("aten::")
+        for event in profiler.key_averages()
+        if event.device_type == DeviceType.CPU and event.key.startswith("aten::")
     }
     dearest = sorted(own, key=lambda name: own[name][0].host + (own[name][0].device or 0.0), reverse=True)
-    kernels = sum(e.device_type == DeviceType.CUDA and not e.is_user_annotation for e in profiler.events() or ())
     return Profiled(
-        step=whole[STEP],
-        phases={phase: whole[PREFIX + phase] for phase in PHASES},
+        step=marked(STEP),
+        phases={phase: marked(PREFIX + phase) for phase in PHASES},
         operators={name: own[name] for name in dearest},
-        kernels=kernels / steps if on_device else None,
+        kernels=kernels / steps if told else None,
+        untold=NO_CUPTI if device.type == "cuda" and not told else None,
     )

@@ -18,6 +18,7 @@ from torch._dynamo.utils import counters
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from bnpbench.measure.clock import Clock
+from bnpbench.records.rows import CellRow
 from bnpbench.training.state import TrainingState
 from bnpbench.training.step import Step
 
@@ -41,6 +42,10 @@ class Preparation:
     cache_hits: int = 0
     cache_misses: int = 0
     graph_bytes: int | None = None
+
+    def columns(self) -> CellRow:
+        """What the ``cells`` table tells of it; unlike this object it keeps no tensor."""
+        return {"engine_active": self.active, "cache_hits": self.cache_hits, "cache_misses": self.cache_misses}
 
 
 @dataclass(frozen=True)
@@ -182,7 +187,7 @@ def _side_stream(device: int) -> torch.cuda.Stream:
 def make_workspaces(device: torch.device) -> None:
     """Have cuBLAS allocate what it keeps for each stream and thread, so that no cell is charged with it."""
     for stream in (torch.cuda.current_stream(device), _side_stream(torch.cuda.current_device())):
-        with torch.cuda.stream(stream):
+        with torch.cuda.stream(stream), contextlib.suppress(torch.OutOfMemoryError):  # the cells will say so
             rows, weight, bias = (torch.ones(shape, device=device, requires_grad=True) for shape in ((8, 8), (8, 8), 8))
             torch.nn.functional.linear(rows, weight, bias).sum().backward()
     torch.cuda.synchronize(device)

@@ -18,6 +18,7 @@ from bnpbench.bnp.algorithms import at_least_float32
 from bnpbench.measure import machine
 from bnpbench.measure.clock import Clock, Reading, clock_for
 from bnpbench.measure.conditioning import Probe
+from bnpbench.measure.kernels import kernels_of
 from bnpbench.records.rows import EpochRow, StepRow
 from bnpbench.suite import Cell
 from bnpbench.training import engines, models
@@ -114,6 +115,18 @@ class Trainer:
         for _ in range(epochs):
             self._train(epoch=1, probe=None)
         self.state.restore(before)
+
+    def kernels(self) -> int | None:
+        """What a step queues on a CUDA device, looked at under the profiler; None where that sees nothing.
+
+        To be asked when all is measured: it takes a step, and the profiler may leave something behind.
+        """
+        if self.device.type != "cuda":
+            return None
+        count = self.settings.batch_size
+        part = self.group.share(count)
+        (batch,) = self.examples.training(torch.arange(count), count, seed=0, part=part)
+        return kernels_of(lambda: self.engine.call(*batch))
 
     def epoch(self) -> EpochRow:
         """Train one epoch, evaluate, and give the row (without key, block and turn)."""

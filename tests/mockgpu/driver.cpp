@@ -121,6 +121,44 @@ API int cuGetProcAddress(const char *name, void **found, int version, u64 flags)
   return cuGetProcAddress_v2(name, found, version, flags, nullptr);
 }
 
+// torch looks all of these up before it uses any.
+#define UNUSED(name) \
+  API int name(...) { return 801; }
+UNUSED(cuCtxFromGreenCtx)
+UNUSED(cuCtxPopCurrent)
+UNUSED(cuCtxPushCurrent)
+UNUSED(cuDevResourceGenerateDesc)
+UNUSED(cuDevSmResourceSplitByCount)
+UNUSED(cuDeviceGetDevResource)
+UNUSED(cuGreenCtxCreate)
+UNUSED(cuGreenCtxDestroy)
+UNUSED(cuGreenCtxStreamCreate)
+UNUSED(cuLogsRegisterCallback)
+UNUSED(cuLogsUnregisterCallback)
+UNUSED(cuMemAddressFree)
+UNUSED(cuMemAddressReserve)
+UNUSED(cuMemCreate)
+UNUSED(cuMemExportToShareableHandle)
+UNUSED(cuMemGetAddressRange)
+UNUSED(cuMemGetAllocationGranularity)
+UNUSED(cuMemGetAllocationPropertiesFromHandle)
+UNUSED(cuMemImportFromShareableHandle)
+UNUSED(cuMemMap)
+UNUSED(cuMemRelease)
+UNUSED(cuMemRetainAllocationHandle)
+UNUSED(cuMemSetAccess)
+UNUSED(cuMemUnmap)
+UNUSED(cuMemsetD32Async)
+UNUSED(cuMulticastAddDevice)
+UNUSED(cuMulticastBindMem)
+UNUSED(cuMulticastCreate)
+UNUSED(cuMulticastUnbind)
+UNUSED(cuStreamWriteValue32)
+UNUSED(nvmlDeviceGetGpuFabricInfoV)
+UNUSED(nvmlDeviceGetNvLinkRemoteDeviceType)
+UNUSED(nvmlDeviceGetNvLinkRemotePciInfo_v2)
+UNUSED(nvmlSystemGetCudaDriverVersion_v2)
+
 // NVML. A device's handle is its CUDA number + 1; where MOCKGPU_NVML_REVERSED is set, NVML counts from the other end.
 // A MIG device's is that + 100. MOCKGPU_NVML names the calls that fail: "nvmlInit=12,nvmlDeviceGetClockInfo=999,...".
 static int failure(const char *call) {
@@ -190,6 +228,12 @@ API int nvmlDeviceGetHandleByUUID(const char *text, void **handle) {
     }
   return NOT_FOUND;
 }
+API int nvmlDeviceGetHandleByPciBusId_v2(const char *text, void **handle) {
+  unsigned bus = 1;
+  sscanf(text, "%*x:%x", &bus);
+  *handle = (void *)(uintptr_t)bus;
+  return 0;
+}
 API int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(void *mig, void **handle) {
   *handle = (void *)(uintptr_t)(device_of(mig) + 1);
   return 0;
@@ -246,6 +290,9 @@ API int nvmlDeviceGetComputeRunningProcesses_v3(void *, unsigned *count, Process
   if (there > room) return 7;  // the buffer is too small
   for (unsigned i = 0; i < there; i++) found[i] = {i + 1, 1u << 30, 0, 0};
   return 0;
+}
+API int nvmlDeviceGetComputeRunningProcesses(void *handle, unsigned *count, Process *found) {
+  return nvmlDeviceGetComputeRunningProcesses_v3(handle, count, found);
 }
 API int nvmlDeviceGetComputeRunningProcesses_v2(void *handle, unsigned *count, Process *found) {
   return nvmlDeviceGetComputeRunningProcesses_v3(handle, count, found);

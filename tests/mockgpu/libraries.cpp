@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <mutex>
 #include <set>
 #include <vector>
@@ -144,7 +143,8 @@ KERNEL_OF(cudnnBatchNormalizationBackwardEx)
 namespace {
 std::recursive_mutex lock;
 std::set<int> wanted;  // kinds of records
-std::deque<void *> records;
+uint8_t *buffer = nullptr;  // that the listener gave; here it holds pointers to records
+size_t room = 0, filled = 0;
 CUpti_BuffersCallbackRequestFunc request;
 CUpti_BuffersCallbackCompleteFunc complete;
 CUpti_TimestampCallbackFunc timestamp;
@@ -155,12 +155,20 @@ CUptiResult allowed() {
   return mock::asked("MOCKGPU_CUPTI", 1) ? CUPTI_SUCCESS : CUPTI_ERROR_INSUFFICIENT_PRIVILEGES;
 }
 uint64_t stamp() { return timestamp ? timestamp() : mock::now(); }
+void hand_over() {
+  if (buffer) complete(nullptr, 0, buffer, room, filled);
+  buffer = nullptr, room = filled = 0;
+}
 template <class Record>
 Record *record(CUpti_ActivityKind kind) {
   if (!wanted.count(kind)) return nullptr;
   Record *one = (Record *)calloc(1, sizeof(Record));
   one->kind = kind;
-  records.push_back(one);
+  size_t most = 0;
+  if (filled + sizeof one > room) hand_over();
+  if (!buffer) request(&buffer, &room, &most);
+  memcpy(buffer + filled, &one, sizeof one);
+  filled += sizeof one;
   return one;
 }
 }  // namespace
@@ -258,27 +266,16 @@ CUPTI(cuptiActivityPopExternalCorrelationId)(CUpti_ExternalCorrelationKind kind,
   return CUPTI_SUCCESS;
 }
 CUPTI(cuptiActivityFlushAll)(uint32_t) {
-  while (true) {
-    uint8_t *buffer = nullptr;
-    size_t size = 0, most = 0, valid = 0;
-    {
-      std::lock_guard<std::recursive_mutex> locked(lock);
-      if (records.empty() || !request) return allowed();
-      request(&buffer, &size, &most);
-      for (; !records.empty() && valid + sizeof(void *) <= size; valid += sizeof(void *)) {
-        memcpy(buffer + valid, &records.front(), sizeof(void *));  // a buffer of the mock holds pointers to records
-        records.pop_front();
-      }
-    }
-    complete(nullptr, 0, buffer, size, valid);
-  }
+  std::lock_guard<std::recursive_mutex> locked(lock);
+  hand_over();
+  return CUPTI_SUCCESS;
 }
-CUPTI(cuptiActivityGetNextRecord)(uint8_t *buffer, size_t valid, CUpti_Activity **one) {
+CUPTI(cuptiActivityGetNextRecord)(uint8_t *from, size_t valid, CUpti_Activity **one) {
   static thread_local uint8_t *reading = nullptr;
   static thread_local size_t at = 0;
-  if (!*one || reading != buffer) reading = buffer, at = 0;
+  if (!*one || reading != from) reading = from, at = 0;
   if (at + sizeof(void *) > valid) return CUPTI_ERROR_MAX_LIMIT_REACHED;
-  memcpy(one, buffer + at, sizeof(void *));
+  memcpy(one, from + at, sizeof(void *));
   at += sizeof(void *);
   return CUPTI_SUCCESS;
 }

@@ -1,0 +1,105 @@
+"""Blocks of cells on a mock GPU: what is recorded of each, and what a failing one leaves to the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.mockgpu import MockGpu
+
+FAILING = [
+    "nvmlDeviceGetClockInfo=3",
+    "nvmlDeviceGetCurrentClocksEventReasons=999",
+    "nvmlDeviceGetTotalEnergyConsumption=15",
+    "nvmlDeviceGetHandleByUUID=6",
+    "nvmlInit=12",
+]
+
+TOGETHER = {
+    "nvml": [FAILING],
+    "profiled": [],
+    "deterministic": [],
+    "memory": [],
+    "broken_capture": [],
+    "out_of_memory": [],
+}
+
+
+@pytest.fixture(scope="module")
+def found(mockgpu: MockGpu) -> dict[str, Any]:
+    """In one process, which takes seconds to start."""
+    return mockgpu.found("together", TOGETHER)
+
+
+@pytest.mark.regression
+def test_no_error_of_nvml_ends_a_cell(found: dict[str, Any]) -> None:
+    """One at the end of a cell lost its epochs."""
+    rows = dict(zip(FAILING, found["nvml"], strict=True))
+    assert {row["status"] for row in rows.values()} == {"ok"}
+    told = {call: (row["clock_mhz_after"], row["throttled"]) for call, row in rows.items()}
+    assert told == dict(
+        zip(FAILING, [(None, True), (1900, None), (1900, True), (None, None), (None, None)], strict=True)
+    )
+
+
+@pytest.mark.regression
+def test_without_cupti_a_profile_says_so(mockgpu: MockGpu) -> None:
+    """It told of 0 kernels."""
+    found = mockgpu.found("profiled", cupti=0)
+    assert (found["kernels"], found["step"], set(found["phases"].values())) == (None, None, {None})
+    assert "CUPTI is not there" in found["untold"]
+
+
+@pytest.mark.regression
+def test_kernels_of_the_backward_pass_are_its_own(found: dict[str, Any]) -> None:
+    """Their time was near 0, for they are launched by another thread than the one that marks the phases."""
+    profile = found["profiled"]
+    assert profile["kernels"] == 50
+    one = profile["step"] / 50
+    kernels = {phase: round(time / one) for phase, time in profile["phases"].items()}
+    assert kernels == {"data": 2, "forward": 10, "backward": 14, "precondition": 20, "update": 4}
+
+
+@pytest.mark.regression
+def test_deterministic_algorithms_fill_nothing(found: dict[str, Any]) -> None:
+    """torch fills every empty tensor then: a step had twice the kernels. Here ten are of another way to copy."""
+    free, deterministic = (row["work kernel"] for row in found["deterministic"])
+    assert deterministic == free + 10
+
+
+@pytest.mark.regression
+def test_memory_is_that_of_the_steps_whoever_comes_first(found: dict[str, Any]) -> None:
+    """The first member of a block was charged with cuBLAS's workspaces, all with what warming up and compiling took."""
+    blocks = found["memory"]
+    for engine in ("eager", "graphed"):
+        alone = blocks[f"{engine} bnp"]["bnp"]["peak_memory_bytes"]
+        assert 0 < alone < 2**20
+        for chosen in ("vanilla bnp", "bnp vanilla"):
+            assert blocks[f"{engine} {chosen}"]["bnp"]["peak_memory_bytes"] == alone
+
+
+@pytest.mark.regression
+def test_a_capture_that_breaks_names_its_cause_and_leaves_the_others_alone(found: dict[str, Any]) -> None:
+    """The cause was hidden by what the end of the capture said, and all that followed ran in the capture's stream."""
+    rows = found["broken_capture"]["rows"]
+    assert found["broken_capture"]["stream"]
+    assert {label: row["status"] for label, row in rows.items()} == {
+        "vanilla": "ok",
+        "renorm": "error",
+        "bn": "ok",
+        "bnp": "ok",
+    }
+    assert "operation not permitted when stream is capturing" in rows["renorm"]["message"]
+    assert rows["bn"]["peak_memory_bytes"] < 2**20
+    assert {rows[label]["engine_active"] for label in ("bn", "bnp")} == {"graphed(eager)"}
+
+
+@pytest.mark.regression
+def test_a_cell_out_of_memory_leaves_none_of_it_behind(found: dict[str, Any]) -> None:
+    """Its tensors stayed until the next collection, in the way of the cells that followed."""
+    memory = found["out_of_memory"]
+    assert [memory["rows"][label]["status"] for label in ("vanilla", "bn", "bnp")] == ["ok", "oom", "ok"]
+    assert memory["allocated"]["bnp"] == memory["allocated"]["bn"]
+    assert memory["wide"]["status"] == "oom"
+    assert "Tried to allocate" in memory["wide"]["message"]

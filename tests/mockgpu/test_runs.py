@@ -1,0 +1,78 @@
+"""The command line on a mock machine with GPUs, from end to end, and what it says where something is missing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bnpbench import read_results
+from tests.command import suite
+from tests.support.mockgpu import MockGpu
+
+SUITE = """
+name = "small"
+[train]
+dataset = { kind = "synthetic", shape = [64], train = 320, test = 50, classes = 4 }
+network = { kind = "fc", hidden = [32] }
+optimizer = { kind = "sgd", lr = 0.1 }
+epochs = 2
+threads = 1
+batch_size = 32
+engine = "eager"
+[sweep]
+method = ["bnp", "bn", "vanilla"]
+"""
+TIMING = SUITE.replace("eager", "graphed") + '[measure]\ninterleave = ["method"]\n'
+PROFILE = ("profile", "small.toml", "--compare", "bn,bnp", "--device", "cuda", "--steps", "3", "--format", "json")
+
+
+def run(mockgpu: MockGpu, folder: Path, *arguments: str, **asked: object) -> Any:
+    return mockgpu.run("-m", "bnpbench", *arguments, cwd=folder, **asked)
+
+
+def cells(folder: Path) -> dict[str, Any]:
+    """Rows of the results below a folder, by the method."""
+    return {row["label"]: row for row in read_results(folder / "results").cells.to_dict("records")}
+
+
+def test_from_a_suite_to_a_report_on_two_devices(mockgpu: MockGpu, tmp_path: Path) -> None:
+    """By CUDA graphs, on the second device, which NVML counts as the first."""
+    suite(tmp_path, TIMING, "small.toml")
+    log = tmp_path / "log"
+    asked = {"devices": 2, "nvml_reversed": 1, "log": log}
+    done = run(mockgpu, tmp_path, "run", "small.toml", "--device", "cuda:1", "--quiet", **asked)
+    assert done.returncode == 0, done.stderr
+    assert {line.split()[2] for line in log.read_text().splitlines() if " malloc " in line} == {"1"}
+    found = cells(tmp_path)
+    for row in found.values():
+        assert (row["status"], row["engine_active"]) == ("ok", "graphed(compiled)")
+        assert (row["clock_mhz_before"], row["clock_mhz_after"], row["throttled"]) == (1901, 1901, True)
+    assert found["vanilla"]["kernels_per_step"] < found["bn"]["kernels_per_step"]
+    assert read_results(tmp_path / "results").epochs.energy_joules.isna().all()  # of milliseconds
+    report = run(mockgpu, tmp_path, "report", "--format", "json")
+    assert report.returncode == 0, report.stderr
+    profile = run(mockgpu, tmp_path, *PROFILE, **asked)
+    assert profile.returncode == 0, profile.stderr
+    phases, _ = json.loads(profile.stdout)[0]["sections"][0]["tables"]
+    assert {row[0] for row in phases["rows"]} >= {"backward", "precondition"}
+    environment = run(mockgpu, tmp_path, "env", **asked)
+    assert environment.returncode == 0, environment.stderr
+    assert "gpu: Mock GPU 0" in environment.stdout
+    assert "gpus: 2" in environment.stdout
+
+
+@pytest.mark.regression
+def test_an_old_driver_leaves_the_cpu(mockgpu: MockGpu, tmp_path: Path) -> None:
+    """One older than the wheels ended even a run on the CPU with "a bug in bnpbench"."""
+    suite(tmp_path, SUITE, "small.toml")
+    done = run(
+        mockgpu, tmp_path, "run", "small.toml", "--device", "cpu", "--only", "method=bnp", "--quiet", driver=12040
+    )
+    assert done.returncode == 0, done.stderr
+    for asked, reason in (({"driver": 12040}, "too old (found version 12040)"), ({"cuinit": 999}, "unknown error")):
+        environment = run(mockgpu, tmp_path, "env", **asked)
+        assert environment.returncode == 0, environment.stderr
+        assert reason in environment.stdout
