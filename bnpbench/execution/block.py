@@ -316,7 +316,7 @@ class BlockRun:
 
     def record(self, member: Member) -> CellRow:
         """The cell's row."""
-        cell, engine = member.cell, member.engine
+        cell = member.cell
         assert member.status is not None
         peak: int | None = None
         if self.device.type == "cuda":

@@ -27,15 +27,19 @@ PRODUCT = {"cpu": 1536, "cuda": 8192}  # rows and columns
 LAUNCHES = 2000
 
 
-def measure() -> Rates:
-    """All rates of the CPU, with one thread and with all cores, and of the first CUDA device if there is one."""
+def measure(only: str | None = None) -> Rates:
+    """All rates of the CPU, with one thread and with all cores, and of the first CUDA device if there is one.
+
+    Args:
+        only: cpu or cuda, to measure that alone.
+    """
     before = torch.get_num_threads()
     rates: list[Rate | None] = []
-    for threads in dict.fromkeys((1, psutil.cpu_count(logical=False) or os.cpu_count() or 1)):
+    for threads in dict.fromkeys((1, psutil.cpu_count(logical=False) or os.cpu_count() or 1)) if only != "cuda" else ():
         torch.set_num_threads(threads)
         rates += list(_rates(torch.device("cpu"), threads))
     torch.set_num_threads(before)
-    if torch.cuda.is_available():
+    if only != "cpu" and torch.cuda.is_available():
         rates += list(_rates(torch.device("cuda"), None))
     return Rates(measured=f"{datetime.now(UTC):%Y-%m-%d}", libraries=libraries(), rates=rates)
 

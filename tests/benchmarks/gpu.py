@@ -1,77 +1,173 @@
-"""What a machine with a GPU is asked for, in under 8 minutes on one H100; ``nox -s gpu`` runs it.
+"""What a machine with a GPU is asked for, in under 9 minutes on one H100 or H200; ``nox -s gpu`` runs it.
 
-    python tests/benchmarks/gpu.py [--wheels DIR] [--out DIR] [--device cuda|cpu]
+    python tests/benchmarks/gpu.py [--wheels DIR] [--out DIR] [--device cuda|cpu] [--dry]
 
-The CUDA tests; the machine's peak rates; Table 1's network at N = 16, 256 and 512 in all engines, 3 epochs; the
-crossing of BN and BNP as CUDA graphs, N = 1, 16, 256 and 4096 times width 100 and 1024; one profile. Prints a table,
-and exits 1 where one of the parts failed. It runs from a checkout, installed or not, and needs no network: packages
-that the machine lacks are taken from ``--wheels``, a folder of wheels, and put beside the results. ``--device cpu``
-tries the script itself on small work.
+In turn, what is worth most first: the environment and the GPU's peak rates; the CUDA tests that compile nothing; a
+profile of BNP and BN; Table 1's network eagerly, and as CUDA graphs; the tests that compile; the crossing of BN and
+BNP as CUDA graphs. Each part has its own limit; one that fails or is stopped keeps no later one from running. After
+each, everything so far is packed into ``OUT/gpu.tar.gz``. A table of the times is printed last, and the exit code is 1
+where a part failed. It runs from a checkout, installed or not, and needs no network: packages that the machine lacks
+are taken from ``--wheels``, a folder of wheels. ``--device cpu`` tries the script itself, ``--dry`` does on little work.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import signal
 import subprocess
 import sys
+import tarfile
+import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-LIMIT = 470.0  # seconds for everything
-SHARES = {"tests": 150.0, "rates": 40.0, "timing": 240.0, "crossover": 200.0, "profile": 60.0}  # at most, of each part
+LIMIT = 540.0  # seconds for everything
 TIMING = """
 name = "gpu-timing"
 source = "Lange, Helfrich and Ye 2022, Table 1"
 [train]
-dataset = {{ kind = "synthetic", shape = [3, 32, 32], train = {examples}, test = 1000 }}  # of CIFAR-10's size
+dataset = {{ kind = "synthetic", shape = [3, 32, 32], train = {examples}, test = 1000 }}  # as CIFAR-10's
 network = {{ kind = "fc", hidden = [100, 100] }}
 optimizer = {{ kind = "sgd", lr = 0.01 }}
-epochs = 3
+epochs = {epochs}
 threads = 1
 [sweep]
-engine = {engines}
-batch_size = [16, 256, 512]
+engine = ["eager", "graphed"]
+batch_size = {batch_sizes}
 method = ["vanilla", "bn", "bnp"]
 [measure]
 interleave = ["method"]
+warmup_epochs = 1
 """
-CUDA = {"examples": 50_000, "engines": ["graphed", "eager", "compiled"]}
-CPU = {"examples": 1024, "engines": ["eager"]}
-WIDTHS = "network.hidden=[100, 100, 100],[1024, 1024, 1024]"
+WHOLE = {"examples": 50_000, "epochs": 6, "batch_sizes": [16, 256, 512]}
+DRY = {"examples": 1024, "epochs": 1, "batch_sizes": [16, 256]}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A command of the session, and for how many seconds it may run."""
+
+    name: str
+    seconds: float
+    command: Sequence[str]
 
 
 def main() -> int:
-    """Everything in turn; what fails does not keep the rest from running."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--wheels", type=Path, help="Folder of wheels that this machine lacks.")
-    parser.add_argument("--out", type=Path, default=Path("gpu-results"), help="Folder of the results.")
+    parser.add_argument("--out", type=Path, default=Path("gpu-results"), help="Folder of the archive.")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--dry", action="store_true", help="Little work, to try the script.")
     options = parser.parse_args()
+    begin = time.monotonic()
     out = options.out.absolute()
     out.mkdir(parents=True, exist_ok=True)
-    environment = variables(out, options.wheels)
-    if options.device == "cuda" and not sees_cuda(environment):
-        print("gpu: torch sees no CUDA device here; run this on a machine with a GPU", file=sys.stderr)
-        return 2
-    begin = time.monotonic()
-    statuses = {}
-    for name, command in parts(out, options.device).items():
-        left = LIMIT - (time.monotonic() - begin)
-        statuses[name] = run(name, command, environment, min(SHARES[name], left))
-    subprocess.run([sys.executable, __file__, "--table", str(out / "results")], env=environment, check=False)
+    with tempfile.TemporaryDirectory(prefix="bnpbench-gpu-") as folder:
+        work = Path(folder)
+        (work / "found").mkdir()
+        environment = variables(work, options.wheels)
+        if options.device == "cuda" and not sees_cuda(environment):
+            print("gpu: torch sees no CUDA device here; run this on a machine with a GPU", file=sys.stderr)
+            return 2
+        chosen = parts(work / "found", options.device, options.dry)
+        statuses = session(chosen, work / "found", out / "gpu.tar.gz", environment, LIMIT - (time.monotonic() - begin))
+        subprocess.run([sys.executable, __file__, "--table", str(work / "found/results")], env=environment, check=False)
     for name, status in statuses.items():
         print(f"{name}: {status}")
     print(f"{time.monotonic() - begin:.0f} s in all")
     return int(any(not status.startswith("ok") for status in statuses.values()))
 
 
-def variables(out: Path, wheels: Path | None) -> dict[str, str]:
+def session(
+    chosen: Sequence[Part], found: Path, archive: Path, environment: dict[str, str], limit: float
+) -> dict[str, str]:
+    """Run the parts in turn, each within its limit and all within ``limit`` seconds; pack ``found`` after each.
+
+    Returns:
+        How each ended, by its name.
+    """
+    begin, statuses = time.monotonic(), dict[str, str]()
+    for part in chosen:
+        left = limit - (time.monotonic() - begin)
+        statuses[part.name] = run(part, min(part.seconds, left), found / f"{part.name}.log", environment)
+        (found / "statuses.txt").write_text("".join(f"{name}: {status}\n" for name, status in statuses.items()))
+        pack(found, archive)
+    return statuses
+
+
+def run(part: Part, seconds: float, log: Path, environment: dict[str, str]) -> str:
+    """Run a part, its output on ours and in a log; how it ended. What it started ends with it."""
+    print(f"\n=== {part.name}, at most {seconds:.0f} s ===", flush=True)
+    if seconds <= 0:
+        return "not run: no time left"
+    begin = time.monotonic()
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            part.command, env=environment, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            code = process.wait(seconds)
+            status = "ok" if code == 0 else f"exit code {code}"
+        except subprocess.TimeoutExpired:
+            status = "stopped"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    print(log.read_text(errors="replace")[-4000:], flush=True)
+    return f"{status} after {time.monotonic() - begin:.0f} s"
+
+
+def pack(found: Path, archive: Path) -> None:
+    """All that was found so far, as one file that is there whole."""
+    fresh = archive.with_suffix(".fresh")
+    with tarfile.open(fresh, "w:gz") as tar:
+        tar.add(found, arcname="gpu")
+    fresh.replace(archive)
+
+
+def parts(found: Path, device: str, dry: bool) -> list[Part]:
+    """The session; its first suite is written here, the other is a shipped one."""
+    on_gpu = device == "cuda"
+    timing = found / "gpu-timing.toml"
+    timing.write_text(TIMING.format(**(DRY if dry else WHOLE)))
+    tool = [sys.executable, "-m", "bnpbench"]
+    results = ["--out", str(found / "results"), "--device", device, "--quiet"]
+    tests = [sys.executable, "-m", "pytest", "-v", "-o", "addopts=", "-W", "default", "-p", "no:cacheprovider"]
+    tests += [str(ROOT / "tests/cuda"), *(["--collect-only"] if dry else [])]
+    profile = [*tool, "profile", str(timing), "--compare", "bn,bnp", "--device", device, "--only", "engine=eager"]
+    crossing = [*tool, "run", str(ROOT / "suites/crossover.toml"), *results, "--only", f"device={device}"]
+    crossing += ["--only", "seed=1", "--only", f"engine={'graphed' if on_gpu else 'eager'}"]
+    crossing += ["--only", "batch_size=16" if dry else "batch_size=16,256"]
+    engines = ("eager", "graphed") if on_gpu else ("eager",)
+    return [
+        Part("environment", 20, [sys.executable, __file__, "--environment", device]),
+        Part("tests", 60, [*tests, "-m", "not compiles", f"--junitxml={found / 'tests.xml'}"]),
+        *(
+            Part(f"profile-{size}", 20, [*profile, "--only", f"batch_size={size}", "--output", str(found / "profile")])
+            for size in (256, 16)
+        ),
+        *(
+            Part(f"timing-{engine}", 150 if engine == "graphed" else 60, timed)
+            for engine in engines
+            for timed in [[*tool, "run", str(timing), *results, "--only", f"engine={engine}"]]
+        ),
+        Part("tests-that-compile", 60, [*tests, "-m", "compiles", f"--junitxml={found / 'tests-that-compile.xml'}"]),
+        Part("crossover-1024", LIMIT, [*crossing, "--only", "network.hidden=[1024, 1024, 1024]"]),
+        Part("crossover-100", LIMIT, [*crossing, "--only", "network.hidden=[100, 100, 100]"]),
+    ]
+
+
+def variables(work: Path, wheels: Path | None) -> dict[str, str]:
     """The environment of every part: this checkout first, then what the wheels brought."""
     places = [str(ROOT)]
     if wheels is not None:
-        site = out / "packages"
+        site = work / "packages"
         install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--upgrade"]
         subprocess.run([*install, "--target", str(site), *map(str, sorted(wheels.glob("*.whl")))], check=True)
         places.append(str(site))
@@ -85,43 +181,15 @@ def sees_cuda(environment: dict[str, str]) -> bool:
     return subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
 
 
-def parts(out: Path, device: str) -> dict[str, list[str]]:
-    """Name → the command of each part. The first suite is written here, the other is a shipped one."""
-    on_gpu = device == "cuda"
-    timing = out / "gpu-timing.toml"
-    timing.write_text(TIMING.format(**(CUDA if on_gpu else CPU)))
-    tool = [sys.executable, "-m", "bnpbench"]
-    run_it = ["--out", str(out / "results"), "--device", device, "--fresh", "--quiet"]
-    places = ["batch_size=1,16,256,4096" if on_gpu else "batch_size=1,16", WIDTHS, f"device={device}", "seed=1"]
-    places.append("engine=graphed" if on_gpu else "engine=eager")
-    one = ["--only", "method=bnp", "--only", "batch_size=256", "--only", "engine=eager"]
-    return {
-        "tests": [sys.executable, "-m", "pytest", "-q", "-o", "addopts=", "-W", "default", str(ROOT / "tests/cuda")],
-        "rates": [*tool, "env", "--measure"],
-        "timing": [*tool, "run", str(timing), *run_it],
-        "crossover": [
-            *tool,
-            "run",
-            str(ROOT / "suites/crossover.toml"),
-            *run_it,
-            *(f"--only={place}" for place in places),
-        ],
-        "profile": [*tool, "profile", str(timing), "--device", device, *one, "--output", str(out / "profile")],
-    }
+def describe(device: str) -> None:
+    """Print the environment, then the peak rates of ``device``, and keep these for the reports."""
+    from bnpbench.measure import environment, rates
 
-
-def run(name: str, command: list[str], environment: dict[str, str], seconds: float) -> str:
-    """Run a part, its output on ours; how it ended."""
-    print(f"\n=== {name} ===", flush=True)
-    begin = time.monotonic()
-    if seconds <= 0:
-        return "not run: no time left"
-    try:
-        done = subprocess.run(command, env=environment, cwd=ROOT, timeout=seconds, check=False)
-    except subprocess.TimeoutExpired:
-        return f"stopped after {seconds:.0f} s"
-    ended = "ok" if done.returncode == 0 else f"exit code {done.returncode}"
-    return f"{ended} in {time.monotonic() - begin:.0f} s"
+    found = environment.describe()
+    print(found.model_dump_json(indent=1), flush=True)
+    measured = rates.measure(device)
+    rates.keep(found.id, measured)
+    print(measured.model_dump_json(indent=1))
 
 
 def table(results: Path) -> None:
@@ -158,7 +226,8 @@ def spread(values) -> str:  # type: ignore[no-untyped-def] - pandas is on the ma
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--table"]:
-        table(Path(sys.argv[2]))
+    alone = {"--table": lambda value: table(Path(value)), "--environment": describe}
+    if sys.argv[1:2] and sys.argv[1] in alone:
+        alone[sys.argv[1]](sys.argv[2])
         sys.exit(0)
     sys.exit(main())

@@ -65,6 +65,7 @@ def test_recorded_eager_steps_equal_eager_ones(
     assert_graphed_agrees("graphed(eager)", method=method, optimizer=optimizer)
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("method", ["bn", "bnp"])
 def test_recorded_compiled_steps_equal_eager_ones(method: str) -> None:
     torch._dynamo.reset()
@@ -80,6 +81,7 @@ def assert_graphed_agrees(active: str, **changes: Any) -> None:
     assert_steps_agree(eager, graphed)
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("method", ["bn", "bnp"])
 def test_a_compiled_step_equals_the_eager_one(method: str) -> None:
     torch._dynamo.reset()
@@ -89,7 +91,7 @@ def test_a_compiled_step_equals_the_eager_one(method: str) -> None:
     assert_steps_agree(eager, compiled, steps=5)
 
 
-@pytest.mark.parametrize("engine", ["eager", "graphed"])
+@pytest.mark.parametrize("engine", ["eager", pytest.param("graphed", marks=pytest.mark.compiles)])
 def test_an_epoch_is_that_of_the_cpu(engine: str) -> None:
     """The same weights, order and examples whatever the device: after one epoch the losses agree."""
     here = trainer(method="bnp", engine=engine)
@@ -206,6 +208,7 @@ def test_a_number_chooses_the_device() -> None:
     assert torch.empty(1, device="cuda").device.index == last
 
 
+@pytest.mark.compiles
 def test_a_run_on_cuda_0_and_one_on_a_device_that_is_not_there(tmp_path: Path) -> None:
     suite(tmp_path, SUITE.replace("threads = 1", 'threads = 1\nengine = "graphed"'))
     done = bnpbench("run", "tiny.toml", "--device", "cuda:0", "--quiet", cwd=tmp_path)
