@@ -14,6 +14,9 @@ class Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
+AUTOCAST = frozenset({"bf16", "fp16"})
+"""Precisions in which forward passes and the loss run under autocast."""
+
 Positive = Annotated[int, Field(ge=1)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]

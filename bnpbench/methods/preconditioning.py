@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from bnpbench.errors import NotApplicable
-from bnpbench.fields import NonNegativeFloat, Options
+from bnpbench.fields import AUTOCAST, NonNegativeFloat, Options
 
 if TYPE_CHECKING:
     from torch import nn
@@ -27,7 +27,7 @@ class Training:
     Attributes:
         batch_size: examples a step, of all devices together.
         devices: that share a batch.
-        precision: ``float32``, ``tf32`` or ``bf16`` (autocast).
+        precision: ``float32``, ``tf32``, or ``bf16`` or ``fp16`` (autocast).
         engine: ``eager``, ``compiled``, ``graphed`` or ``auto``.
         penalized: whether a penalty is added to the loss, whose gradient by-passes the layers.
     """
@@ -65,7 +65,7 @@ class Preconditioning(Options):
         if not names[0 if self.first_layer else 1 :]:
             raise NotApplicable("no layer is preconditioned")
         # A penalty's gradient by-passes the lean form, and under autocast the plain one would run.
-        plain = self.form == "plain" or training.devices > 1 or training.precision == "bf16" or training.penalized
+        plain = self.form == "plain" or training.devices > 1 or training.precision in AUTOCAST or training.penalized
         return BNP(
             model,
             rho=self.rho,

@@ -125,7 +125,7 @@ class Settings(Options):
     threads: Annotated[
         Literal["auto"] | Positive, Fact(shared=True, free=1, auto=(), repeats=True, run=True, heading=1)
     ] = "auto"
-    precision: Annotated[Literal["float32", "tf32", "bf16"], Fact(shared=True, run=True, heading=5)] = "float32"
+    precision: Annotated[Literal["float32", "tf32", "bf16", "fp16"], Fact(shared=True, run=True, heading=5)] = "float32"
     memory_format: Annotated[
         Literal["contiguous", "channels_last"], Fact(checked=True, data=True, free="contiguous", run=True, heading=4)
     ] = "contiguous"

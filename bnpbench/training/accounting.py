@@ -15,6 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bnpbench.bnp import BNP
 from bnpbench.bnp.algorithms import at_least_float32
+from bnpbench.fields import AUTOCAST
 from bnpbench.measure.flops import PRODUCTS, FlopCount
 from bnpbench.measure.step_costs import Columns, Costs
 from bnpbench.methods.base import Preconditioner
@@ -157,7 +158,7 @@ def _kept(settings: Settings, shares: Counter[int], input_shape: tuple[int, ...]
     """
     kept = casts = 0
     for examples, devices in shares.items():
-        if settings.precision != "bf16":
+        if settings.precision not in AUTOCAST:
             kept += devices * _traced(settings, examples, input_shape, classes, META)[0]
             continue
         cpu, plain = torch.device("cpu"), settings.model_copy(update={"precision": "float32"})

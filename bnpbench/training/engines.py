@@ -17,6 +17,7 @@ from torch import Tensor
 from torch._dynamo.utils import counters
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from bnpbench.errors import NotApplicable
 from bnpbench.measure.clock import Clock
 from bnpbench.records.rows import CellRow
 from bnpbench.training.state import TrainingState
@@ -68,8 +69,11 @@ def compiled(step: Step, sample: tuple[Tensor, ...]) -> Preparation:
     never read back. Hooks, statistics and bookkeeping on the host happen while tracing and cost nothing after.
 
     Raises:
+        NotApplicable: the step scales its loss.
         RuntimeError: the step did not become exactly one compiled graph.
     """
+    if step.scaler is not None:
+        raise NotApplicable('precision = "fp16" is not compiled: an overflowed step is left out by a fused optimizer')
     with _told_of_compiling():
         step(*sample)  # builds the optimizer's state, which would else be built inside the graph
         graph = make_fx(step)(*sample)
@@ -111,7 +115,7 @@ def graphed(step: Step, sample: tuple[Tensor, ...]) -> Preparation:
         RuntimeError: the step cannot be recorded, as one that waits for the device.
     """
     try:
-        inner = compiled(step, sample)
+        inner = eager(step, sample) if step.scaler is not None else compiled(step, sample)
     except Exception:  # of any kind: the compiler raises what it stumbled on
         traceback.print_exc()  # into the cell's log
         for group in step.optimizer.param_groups:  # run eagerly, the for-each kernels read the learning rate back

@@ -13,13 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from bnpbench.errors import NotApplicable
+from bnpbench.fields import AUTOCAST
 from bnpbench.layers import BatchRenorm, FourThings, weighted
 from bnpbench.methods.base import Decay, Preconditioner
 from bnpbench.sites import Normalization, no_site, nothing_to_precondition, single_row, single_value
 from bnpbench.suite import Settings, training_of
 
-# Under autocast they would take statistics in bf16, or mix types in ways that not every kernel knows; torch's batch
-# normalization keeps to float32 by itself. CUDA's autocast does the same to torch's two on its own.
+# Under autocast they would take statistics in half precision, or mix types in ways that not every kernel knows; torch's
+# batch normalization keeps to float32 by itself. CUDA's autocast does the same to torch's two on its own.
 _WIDENED = (nn.GroupNorm, nn.LayerNorm, BatchRenorm, FourThings)
 _OVER_SETS = (nn.modules.batchnorm._BatchNorm, FourThings, nn.GroupNorm, nn.LayerNorm)
 
@@ -52,7 +53,7 @@ def build_model(
         model = settings.network.built(wanted, input_shape, classes)
     _demand_effect(settings, model, sites)
     settings.initialization.initialize(model, generator)
-    if settings.precision == "bf16":
+    if settings.precision in AUTOCAST:
         for module in model.modules():
             if isinstance(module, _WIDENED):
                 module.register_forward_pre_hook(_widen)

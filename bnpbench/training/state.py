@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
 
 from bnpbench.files import fresh
 
@@ -39,12 +40,14 @@ class TrainingState:
         optimizer: its moments and step counts.
         preconditioner: with its running statistics, if the method has one.
         generators: the cell's own random streams.
+        scaler: of the loss, if the precision has one.
     """
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
     preconditioner: Preconditioner | None
     generators: dict[str, torch.Generator]
+    scaler: GradScaler | None = None
 
     def snapshot(self) -> dict[str, Any]:
         """A copy that later steps do not change; made of tensors, numbers, strings, lists and dicts only."""
@@ -53,6 +56,7 @@ class TrainingState:
             "optimizer": _cloned(self.optimizer.state_dict()["state"]),
             "preconditioner": _cloned(self.preconditioner.state_dict()) if self.preconditioner else {},
             "generators": {name: g.get_state() for name, g in self.generators.items()},
+            **({"scaler": self.scaler.state_dict()} if self.scaler else {}),
         }
 
     def restore(self, taken: dict[str, Any]) -> None:
@@ -64,6 +68,8 @@ class TrainingState:
         if self.preconditioner:
             self.preconditioner.load_state_dict(taken["preconditioner"])
         self._restore_optimizer(taken["optimizer"])
+        if self.scaler:
+            self.scaler.load_state_dict(taken["scaler"])
         for name, generator in self.generators.items():
             generator.set_state(taken["generators"][name])
 

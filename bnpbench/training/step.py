@@ -1,9 +1,10 @@
 """One training step on resident data: the one object that every engine runs; and the arithmetic that it runs in.
 
 ``precision = "float32"`` is what it says: CUDA's matrix products and convolutions do not round to TF32, which torch's
-default allows convolutions to do. ``tf32`` lets both. ``bf16`` runs forward passes and the loss under autocast:
-weights, gradients, optimizer, and the statistics of normalizations and of BNP stay in float32, and backward passes
-follow the forward ones.
+default allows convolutions to do. ``tf32`` lets both. ``bf16`` and ``fp16`` run forward passes and the loss under
+autocast: weights, gradients, optimizer, and the statistics of normalizations and of BNP stay in float32, and backward
+passes follow the forward ones. In ``fp16`` gradients would underflow: the loss is scaled before the backward pass, the
+gradients are unscaled before anything looks at them, and a step whose gradients overflowed is left out.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
 
 from bnpbench.bnp.algorithms import at_least_float32
+from bnpbench.errors import NotApplicable
+from bnpbench.fields import AUTOCAST
 from bnpbench.suite import Settings
 from bnpbench.training.augmentation import crop_flip, draw_crop_flips
 
@@ -44,6 +48,7 @@ class Step:
         penalty: gives a term that is added to the loss before the backward pass, if the method has one.
         augment: crop and flip the images at random, by the ``draws`` of the epoch.
         autocast: goes around the forward pass and the loss.
+        scaler: of the loss; its optimizer is one that leaves out an overflowed step by itself, on the device.
     """
 
     def __init__(
@@ -58,9 +63,10 @@ class Step:
         penalty: Callable[[], Tensor] | None = None,
         augment: bool = False,
         autocast: AbstractContextManager[object] = nullcontext(),  # noqa: B008 - it has no state
+        scaler: GradScaler | None = None,
     ) -> None:
         self.model, self.images, self.labels, self.optimizer = model, images, labels, optimizer
-        self.bnp, self.loss, self.penalty, self.autocast = bnp, loss, penalty, autocast
+        self.bnp, self.loss, self.penalty, self.autocast, self.scaler = bnp, loss, penalty, autocast, scaler
         self.draws = labels.new_zeros(len(labels), 3) if augment else None
         self.parameters = list(model.parameters())
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=labels.device)
@@ -109,7 +115,11 @@ class Step:
     def backward(self, loss: Tensor) -> None:
         """The gradients of the loss, and of the method's penalty."""
         objective = loss if self.penalty is None else loss + self.penalty()
-        objective.backward()
+        if self.scaler is None:
+            objective.backward()
+            return
+        self.scaler.scale(objective).backward()
+        self.scaler.unscale_(self.optimizer)
 
     def precondition(self) -> None:
         """The method's change of the gradients, if it has one."""
@@ -118,7 +128,11 @@ class Step:
 
     def update(self, index: Tensor, output: Tensor, loss: Tensor) -> None:
         """The optimizer's step, and what is kept of this one."""
-        self.optimizer.step()
+        if self.scaler is None:
+            self.optimizer.step()
+        else:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
         self.loss_sum.add_(loss.detach())
         self.predicted.index_copy_(0, index, output.detach().argmax(1))
 
@@ -139,6 +153,22 @@ def set_precision(settings: Settings) -> None:
 
 def autocast(settings: Settings, device: torch.device) -> AbstractContextManager[object]:
     """Goes around forward passes and the loss; can be entered again and again."""
-    if settings.precision != "bf16" or device.type == "meta":  # torch has no autocast for tensors without data
+    if settings.precision not in AUTOCAST or device.type == "meta":  # torch has none for tensors without data
         return nullcontext()
-    return torch.autocast(device.type, torch.bfloat16)
+    return torch.autocast(device.type, torch.float16 if settings.precision == "fp16" else torch.bfloat16)
+
+
+def scaler(settings: Settings, optimizer: torch.optim.Optimizer, device: torch.device) -> GradScaler | None:
+    """What scales the loss, where the precision asks for it.
+
+    Raises:
+        NotApplicable: the optimizer would have to ask the device, step by step, whether to go on.
+    """
+    if settings.precision != "fp16":
+        return None
+    if not getattr(optimizer, "_step_supports_amp_scaling", False):
+        kind = settings.optimizer.kind
+        raise NotApplicable(
+            f'precision = "fp16" leaves out steps that overflow, which only fused optimizers do: not {kind}'
+        )
+    return GradScaler(device.type)

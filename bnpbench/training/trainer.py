@@ -25,7 +25,7 @@ from bnpbench.training import engines, models
 from bnpbench.training.examples import MEMORY_FORMATS, Examples, Pairs, Resident
 from bnpbench.training.parallel import Group
 from bnpbench.training.state import TrainingState, seed_for
-from bnpbench.training.step import Step, autocast
+from bnpbench.training.step import Step, autocast, scaler
 
 
 class Trainer:
@@ -61,7 +61,9 @@ class Trainer:
         self.model = model.to(device).to(memory_format=MEMORY_FORMATS[settings.memory_format]).train()
         self.bnp = models.preconditioner(settings, self.model)
         self.lr = torch.tensor(settings.optimizer.lr, device=device)
-        optimizer = models.build_optimizer(settings, self.model, self.lr, fused=settings.engine == "eager")
+        fused = settings.engine == "eager" or settings.precision == "fp16"
+        optimizer = models.build_optimizer(settings, self.model, self.lr, fused=fused)
+        self.scaler = scaler(settings, optimizer, device)
         self.order = torch.Generator().manual_seed(seed_for(settings.seed, "order"))
         self.noise = torch.Generator(device).manual_seed(seed_for(settings.seed, "augmentation"))
         self.autocast = autocast(settings, device)
@@ -75,8 +77,10 @@ class Trainer:
             penalty=models.penalty(settings, self.model),
             augment=settings.augment != "none" and isinstance(examples, Resident),
             autocast=self.autocast,
+            scaler=self.scaler,
         )
-        self.state = TrainingState(self.model, optimizer, self.bnp, {"order": self.order, "augmentation": self.noise})
+        generators = {"order": self.order, "augmentation": self.noise}
+        self.state = TrainingState(self.model, optimizer, self.bnp, generators, self.scaler)
         self.steps = len(examples.labels) // settings.batch_size
         self.energy = machine.energy_meter(device)
         self.look: Callable[[], object] = lambda: None  # at the machine, at the end of each epoch's steps

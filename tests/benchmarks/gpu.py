@@ -7,7 +7,7 @@ profile of BNP and BN; Table 1's network eagerly, and as CUDA graphs; the tests 
 BNP as CUDA graphs. Each part has its own limit; one that fails or is stopped keeps no later one from running. After
 each, everything so far is packed into ``OUT/gpu.tar.gz``. A table of the times is printed last, and the exit code is 1
 where a part failed. It runs from a checkout, installed or not, and needs no network: packages that the machine lacks
-are taken from ``--wheels``, a folder of wheels. ``--device cpu`` tries the script itself, ``--dry`` does on little work.
+are taken from ``--wheels``, a folder of wheels. ``--device cpu`` tries the script itself, and ``--dry`` does little.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def parts(found: Path, device: str, dry: bool) -> list[Part]:
         Part("environment", 20, [sys.executable, __file__, "--environment", device]),
         Part("tests", 60, [*tests, "-m", "not compiles", f"--junitxml={found / 'tests.xml'}"]),
         *(
-            Part(f"profile-{size}", 20, [*profile, "--only", f"batch_size={size}", "--output", str(found / "profile")])
+            Part(f"profile-{size}", 25, [*profile, "--only", f"batch_size={size}", "--output", str(found / "profile")])
             for size in (256, 16)
         ),
         *(

@@ -21,8 +21,8 @@ import torch
 
 from bnpbench.errors import NotApplicable, SuiteError
 from bnpbench.execution.block import BlockRun
+from bnpbench.execution.child import configure
 from bnpbench.execution.messages import Finished, Profile, RunBlock
-from bnpbench.execution.process import configure
 from bnpbench.layers.renorm import BatchRenorm
 from bnpbench.measure.gpu import gpu_of
 from bnpbench.measure.step_costs import Columns, Costs
@@ -199,6 +199,20 @@ def deterministic() -> list[Any]:
         with events() as stepping:
             ours.step(*batch)
         found.append(counted(stepping))
+    return found
+
+
+def fp16() -> list[Any]:
+    """Work of a step that scales its loss, eagerly and from a graph."""
+    found = []
+    for engine in ("eager", "graphed"):
+        ours = made("fc", "bnp", precision="fp16", engine=engine)
+        ours.prepare()
+        (batch,) = ours.examples.training(torch.arange(256), 256, 0)
+        ours.engine.call(*batch)
+        with events() as stepping:
+            ours.engine.call(*batch)
+        found.append({"active": ours.engine.active, "step": counted(stepping)})
     return found
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.mockgpu import MockGpu
+from tests.support.mockgpu import WORK, MockGpu, work
 
 FAILING = [
     "nvmlDeviceGetClockInfo=3",
@@ -16,20 +16,13 @@ FAILING = [
     "nvmlInit=12",
 ]
 
-TOGETHER = {
-    "nvml": [FAILING],
-    "profiled": [],
-    "deterministic": [],
-    "memory": [],
-    "broken_capture": [],
-    "out_of_memory": [],
-}
+TOGETHER = ["profiled", "deterministic", "fp16", "memory", "broken_capture", "out_of_memory"]
 
 
 @pytest.fixture(scope="module")
 def found(mockgpu: MockGpu) -> dict[str, Any]:
     """In one process, which takes seconds to start."""
-    return mockgpu.found("together", TOGETHER)
+    return mockgpu.found("together", {"nvml": [FAILING], **{name: [] for name in TOGETHER}})
 
 
 @pytest.mark.regression
@@ -55,10 +48,10 @@ def test_without_cupti_a_profile_says_so(mockgpu: MockGpu) -> None:
 def test_kernels_of_the_backward_pass_are_its_own(found: dict[str, Any]) -> None:
     """Their time was near 0, for they are launched by another thread than the one that marks the phases."""
     profile = found["profiled"]
-    assert profile["kernels"] == 50
-    one = profile["step"] / 50
+    assert profile["kernels"] == 47
+    one = profile["step"] / 47
     kernels = {phase: round(time / one) for phase, time in profile["phases"].items()}
-    assert kernels == {"data": 2, "forward": 10, "backward": 14, "precondition": 20, "update": 4}
+    assert kernels == {"data": 2, "forward": 10, "backward": 14, "precondition": 17, "update": 4}
 
 
 @pytest.mark.regression
@@ -66,6 +59,14 @@ def test_deterministic_algorithms_fill_nothing(found: dict[str, Any]) -> None:
     """torch fills every empty tensor then: a step had twice the kernels. Here ten are of another way to copy."""
     free, deterministic = (row["work kernel"] for row in found["deterministic"])
     assert deterministic == free + 10
+
+
+def test_a_step_that_scales_its_loss_waits_for_nothing(found: dict[str, Any]) -> None:
+    eager, graphed = found["fp16"]
+    assert (eager["active"], graphed["active"]) == ("eager", "graphed(eager)")
+    assert eager["step"].keys() <= WORK
+    assert graphed["step"].keys() <= WORK | {"replay"}
+    assert work(graphed) == work(eager)
 
 
 @pytest.mark.regression

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bnpbench import read_results
-from tests.command import suite
+from tests.support.command import suite
 from tests.support.mockgpu import MockGpu
 
 SUITE = """

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from filelock import FileLock
 
-from tests.command import environment
+from tests.support.command import environment
 
 SOURCES = Path(__file__).parents[1] / "mockgpu"
 ROOT = SOURCES.parents[1]

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from bnpbench.errors import NotApplicable
 from bnpbench.training.augmentation import crop_flip, draw_crop_flips
 from bnpbench.training.step import in_order, set_precision
 from bnpbench.training.trainer import Trainer
@@ -131,3 +132,55 @@ def test_only_tf32_lets_cuda_round_float32(name: str) -> None:
     finally:
         torch.set_float32_matmul_precision(before[0])
         torch.backends.cudnn.allow_tf32 = before[1]
+
+
+@pytest.mark.parametrize("network", [{"kind": "fc", "hidden": (16, 16)}, NETWORKS[1]], ids=lambda n: n["kind"])
+@pytest.mark.parametrize("method", ["vanilla", "bn", "bnp", "4things"])
+@pytest.mark.parametrize("optimizer", [{"kind": "sgd", "lr": 0.1, "momentum": 0.9}, {"kind": "adam", "lr": 0.01}])
+def test_fp16_takes_the_step_of_float32(optimizer: dict[str, Any], method: str, network: Any) -> None:
+    """Its gradients are those of a loss that was scaled, and unscaled before BNP and the optimizer see them."""
+    changes = {"network": network, "method": method, "optimizer": optimizer}
+    full, half = (on_images(precision=p, **changes) for p in ("float32", "fp16"))
+    assert half.scaler is not None
+    half.scaler.load_state_dict({**half.scaler.state_dict(), "scale": 2.0**8})  # the first one it tries overflows
+    for ours in (full, half):
+        one_step(ours)
+    kept = [*half.model.parameters(), *half.model.buffers(), *(half.bnp.state_dict().values() if half.bnp else ())]
+    assert {value.dtype for value in kept if value.is_floating_point()} == {torch.float32}
+    torch.testing.assert_close(half.step.loss_sum, full.step.loss_sum, rtol=5e-3, atol=0.0)
+    gradients = [
+        torch.cat([p.grad.flatten() for p in t.model.parameters() if p.grad is not None]) for t in (half, full)
+    ]
+    assert torch.linalg.vector_norm(gradients[0] - gradients[1]) < 0.1 * torch.linalg.vector_norm(gradients[1])
+
+
+def test_an_overflowed_step_is_left_out_and_the_scale_is_halved() -> None:
+    ours = on_images(network=NETWORKS[0], method="bnp", precision="fp16")
+    assert ours.scaler is not None
+    ours.scaler.load_state_dict({**ours.scaler.state_dict(), "scale": 2.0**60})
+    before = weights(ours)
+    one_step(ours)
+    assert torch.equal(weights(ours), before)
+    assert ours.scaler.get_scale() == 2.0**59
+    ours.scaler.load_state_dict({**ours.scaler.state_dict(), "scale": 2.0**10})
+    one_step(ours)
+    assert not torch.equal(weights(ours), before)
+    assert torch.isfinite(weights(ours)).all()
+
+
+def test_a_snapshot_holds_the_scale() -> None:
+    ours = on_images(network=NETWORKS[0], precision="fp16")
+    one_step(ours)
+    taken = ours.state.snapshot()
+    assert ours.scaler is not None
+    ours.scaler.load_state_dict({**ours.scaler.state_dict(), "scale": 2.0**60, "_growth_tracker": 7})
+    one_step(ours)
+    ours.state.restore(taken)
+    assert ours.state.snapshot()["scaler"] == taken["scaler"]
+    assert taken["scaler"]["_growth_tracker"] == 1
+
+
+def test_fp16_is_not_compiled() -> None:
+    ours = on_images(network=NETWORKS[0], precision="fp16", engine="compiled")
+    with pytest.raises(NotApplicable, match="fp16"):
+        ours.prepare()
