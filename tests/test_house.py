@@ -24,6 +24,7 @@ BESIDE = {  # tests of no one module, files and folders, and what they are of
     "bnp/test_shapes_of_use.py": "BNP as users call it",
     "cli/test_streams.py": "streams that are closed or full, for whole commands",
     "cuda/": "whatever needs a GPU",
+    "mockgpu/": "the control flow of CUDA, on a mock GPU",
     "docs/": "the how-to pages, followed",
     "execution/test_fake_clock.py": "a whole suite whose numbers are known beforehand",
     "execution/test_imagenet_run.py": "a run on streamed images",

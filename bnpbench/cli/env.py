@@ -11,7 +11,7 @@ from bnpbench.errors import BnpbenchError
 if TYPE_CHECKING:
     from bnpbench.records.documents import Rates
 
-UNITS = {"bandwidth": (1e9, "GB/s"), "operators": (1e3, "thousand a second")}
+UNITS = {"bandwidth": (1e9, "GB/s"), "operators": (1e3, "thousand a second"), "recorded": (1e3, "thousand a second")}
 PRODUCTS = (1e9, "GFLOP/s")
 
 
@@ -36,6 +36,8 @@ def env(
             raise BnpbenchError(f"the rates cannot be kept in the cache folder: {error}") from error
     for line in [*_lines(environment.model_dump(exclude={"rates"}, exclude_unset=True)), *_rates(environment.rates)]:
         print(line)
+    for hint in environment.details.gpu.hints() if environment.details.gpu else ():
+        print(f"hint: {hint}")
     return 0
 
 

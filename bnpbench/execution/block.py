@@ -82,6 +82,7 @@ class Gauges(Protocol):
 
     def clock_mhz(self, device: torch.device) -> float | None: ...
     def throttled(self, device: torch.device) -> bool | None: ...
+    def others(self, device: torch.device) -> list[str]: ...
     def peak_memory_bytes(self) -> int: ...
 
 
@@ -169,6 +170,8 @@ class BlockRun:
         if member.costs.not_applicable:
             member.end("not-applicable", member.costs.not_applicable)
             return
+        if self.device.type == "cuda" and (beside := self.gauges.others(self.device)):
+            member.note(f"others compute on this GPU: {', '.join(beside)}")
         if member.costs.uncounted:
             member.note(f"costs are not known: {member.costs.uncounted}")
         begin = self.now()

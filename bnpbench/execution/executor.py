@@ -85,13 +85,18 @@ class Local:
     def __init__(self, options: Options, suite: Suite) -> None:
         self.plugins = suite.plugins
         start_forkserver(modules_for(suite))
-        gpu = device_index(options.device) or 0
-        environment = ask(Describe(gpu))
-        self.environments = [environment]
-        self.device = resolve_device(options.device, environment.hardware.gpus)
+        first = device_index(options.device) or 0
+        environment = ask(Describe(first))
+        gpus = environment.hardware.gpus
+        self.device = resolve_device(options.device, gpus, environment.details.cuda_unusable)
         self.threads = max(len(usable_cores(environment)) // options.jobs, 1)
-        shares = [share(environment, place, options.jobs) for place in range(options.jobs)]
-        self._workers = [Worker(None, environment, gpu, cores) for cores in shares]
+        numbers = gpu_numbers(options.device, gpus, options.jobs)
+        found = {number: environment if number == first else ask(Describe(number)) for number in dict.fromkeys(numbers)}
+        self.environments = list(found.values())
+        self._workers = [
+            Worker(None, found[number], number, share(environment, place, options.jobs))
+            for place, number in enumerate(numbers)
+        ]
 
     def workers(self) -> Sequence[Worker]:
         return self._workers
@@ -110,6 +115,13 @@ class Local:
 
     def close(self) -> None:
         """The forkserver stays, for the suite that may come next; it ends with this process."""
+
+
+def gpu_numbers(asked: str, gpus: int, places: int) -> list[int]:
+    """The CUDA device of each of several workers: the one that ``--device`` names, else each in turn has another."""
+    named = device_index(asked)
+    in_turn = gpus > 0 and named is not None and ":" not in asked
+    return [place % gpus if in_turn else named or 0 for place in range(places)]
 
 
 def usable_cores(environment: Environment) -> list[int]:

@@ -20,6 +20,7 @@ from bnpbench.errors import BnpbenchError, DataError, DeviceError
 from bnpbench.results import check_writable
 from bnpbench.suite import Cell, Settings, Suite
 
+_NO_DEVICE = 100  # of cuInit
 CUDA_DRIVER = ("libcuda.so.1", "nvcuda.dll")
 ROCM = Path("/dev/kfd")  # torch calls AMD's GPUs "cuda" too, and no NVIDIA driver knows of them
 
@@ -189,18 +190,37 @@ def likely_device(asked: str) -> Literal["cpu", "cuda"]:
     return "cpu" if device_index(asked) is None or (asked == "auto" and driver_count() == 0) else "cuda"
 
 
-def resolve_device(asked: str, count: int) -> Literal["cpu", "cuda"]:
-    """What ``--device`` means where torch sees so many devices. Raises DeviceError."""
+def driver_failure(libraries: Sequence[str] = CUDA_DRIVER) -> str | None:
+    """What the CUDA driver says where it is there and cannot be started; None else."""
+    for name in libraries:
+        try:
+            driver = ctypes.CDLL(name)
+        except OSError:
+            continue
+        if (error := driver.cuInit(0)) in (0, _NO_DEVICE):
+            return None
+        told = ctypes.c_char_p()
+        driver.cuGetErrorName(error, ctypes.byref(told))
+        return f"the CUDA driver cannot be started: cuInit gives {error} ({(told.value or b'unknown').decode()})"
+    return None
+
+
+def resolve_device(asked: str, count: int, unusable: str | None = None) -> Literal["cpu", "cuda"]:
+    """What ``--device`` means where torch sees so many devices, and why none. Raises DeviceError."""
     index = device_index(asked)
     if index is None or (asked == "auto" and not count):
         return "cpu"
-    demand_device(f"--device {asked}", index, count)
+    demand_device(f"--device {asked}", index, count, unusable=unusable)
     return "cuda"
 
 
-def demand_device(where: str, index: int, count: int, remedy: str = "use --device cpu") -> None:
+def demand_device(
+    where: str, index: int, count: int, remedy: str = "use --device cpu", unusable: str | None = None
+) -> None:
     """Raises DeviceError unless there are more than ``index`` devices; see ``check_device``."""
     if count == 0:
+        if reason := unusable or driver_failure():
+            raise DeviceError(f"{where}: {reason}; {remedy}")
         raise DeviceError(
             f"{where}: torch sees no CUDA device here; {remedy}, or install a CUDA build of torch on a machine with a "
             "GPU and its driver"
@@ -209,9 +229,19 @@ def demand_device(where: str, index: int, count: int, remedy: str = "use --devic
         raise DeviceError(f"{where}: this machine has {count} CUDA device(s), numbered from 0")
 
 
-def check_cuda_only(settings: Iterable[Settings]) -> None:
-    """Raises DeviceError for what only a CUDA device can do, asked for on the CPU."""
+def check_cuda_only(settings: Iterable[Settings], capability: str | None = None) -> None:
+    """Raises DeviceError for what only a CUDA device can do, asked for on the CPU, or of one that cannot.
+
+    Args:
+        settings: of cells.
+        capability: of the device's multiprocessors, such as 9.0; None where nobody tells.
+    """
     for cell in settings:
+        if cell.device == "cuda" and cell.precision == "tf32" and capability is not None and float(capability) < 8:
+            raise DeviceError(
+                f'precision = "tf32": this GPU (compute capability {capability}) has none, which came with 8.0, and '
+                "would compute in float32 (--only precision=float32 leaves these cells out)"
+            )
         if cell.device == "cpu" and cell.engine == "graphed":
             raise DeviceError('engine = "graphed" records CUDA graphs; on the CPU take "eager" or "compiled"')
         if cell.device == "cpu" and cell.precision == "tf32":

@@ -107,7 +107,9 @@ def _measure(
     Returns:
         How many failed.
     """
-    check_cuda_only(cell.settings for cell in chosen)
+    for environment in executor.environments:
+        gpu = environment.details.gpu
+        check_cuda_only((cell.settings for cell in chosen), gpu.capability if gpu else None)
     _check_devices(executor, options, chosen)
     blocks = _sharded(suite.blocks(chosen), options.shard)
     own = {cell.key: block for block in suite.blocks(whole) for cell in block.cells}  # a part of one has another id
@@ -133,9 +135,9 @@ def _check_devices(executor: Executor, options: Options, cells: Sequence[Cell]) 
     for devices, device in sorted(asked):
         if options.cluster is not None:
             raise DeviceError(f"devices = {devices}: on a cluster a cell has one device; take --only devices=1")
-        worker = executor.workers()[0]
-        gpus = worker.environment.hardware.gpus
-        demand_devices(devices, device, first=worker.gpu or 0, gpus=gpus, cores=executor.threads)
+        for worker in executor.workers():
+            gpus = worker.environment.hardware.gpus
+            demand_devices(devices, device, first=worker.gpu or 0, gpus=gpus, cores=executor.threads)
 
 
 def _scores(stores: Stores, trials: Sequence[Cell], by: str) -> dict[str, float | None]:

@@ -56,23 +56,23 @@ def describe(gpu: int = 0) -> Environment:
     )
     deciding = hardware.document() | software.model_dump(include={"torch", "cuda", "driver"})
     identity = short_hash(json.dumps(deciding | {"measurement": MEASUREMENT}, sort_keys=True))
-    found = details().document()
-    if gpu < gpus:
-        found["gpu"] = gpu_details(gpu)
-    if unusable is not None:
-        found["cuda_unusable"] = unusable
     return Environment(
         id=identity,
         hardware=hardware,
         software=software,
         measurement=MEASUREMENT,
-        details=Details(**found),
+        details=details(gpu_details(gpu) if gpu < gpus else None, unusable),
         rates=rates.kept(identity),
     )
 
 
-def details() -> Details:
-    """Settings of the machine that are good to know beside a number."""
+def details(gpu: GpuDetails | None, unusable: str | None) -> Details:
+    """Settings of the machine that are good to know beside a number.
+
+    Args:
+        gpu: the device that is used, if there is one.
+        unusable: why torch cannot work with the driver that is there.
+    """
     return Details(
         system=f"{platform.system()} {platform.machine()}",
         memory_bytes=psutil.virtual_memory().total,
@@ -83,6 +83,8 @@ def details() -> Details:
         mkldnn=torch.backends.mkldnn.is_available(),
         malloc={k: os.environ.get(k) for k in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")},
         variables={name: os.environ[name] for name in CUDA_VARIABLES if name in os.environ},
+        gpu=gpu,
+        cuda_unusable=unusable,
     )
 
 
@@ -90,6 +92,8 @@ def gpu_details(index: int) -> GpuDetails:
     """The same of a CUDA device: its size and what it can, what NVML tells of its settings, and what it does not."""
     found, gpu = torch.cuda.get_device_properties(index), gpu_of(torch.device("cuda", index))
     settings = gpu.settings()
+    for question in (gpu.clock_mhz, gpu.slowed, gpu.joules):  # as while cells run, for the reasons of no answer
+        question()
     return GpuDetails(
         memory_bytes=found.total_memory,
         capability=f"{found.major}.{found.minor}",

@@ -10,6 +10,7 @@ import torch
 from torch._C._autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
+ACTIVITIES = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
 NO_CUPTI = (
     "the profiler saw no kernel: CUPTI is not there, or this user may not read the GPU's counters (run as root, or "
     "load the driver with NVreg_RestrictProfilingToAdminUsers=0)"
@@ -19,7 +20,7 @@ NO_CUPTI = (
 def kernels_of(work: Callable[[], object]) -> int | None:
     """Kernels, fills and copies on the device that ``work`` queues; None where the profiler sees none."""
     try:
-        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+        with profile(activities=ACTIVITIES) as profiler:
             work()
             torch.cuda.synchronize()
         return len(on_device(profiler)) or None

@@ -32,6 +32,11 @@ def throttled(device: torch.device) -> bool | None:
     return bool(why)
 
 
+def others(device: torch.device) -> list[str]:
+    """Processes of others that compute on a CUDA device; of a CPU there are always some."""
+    return gpu_of(device).others() if device.type == "cuda" else []
+
+
 @dataclass(frozen=True)
 class EnergyMeter:
     """A counter of joules.

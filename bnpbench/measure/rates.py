@@ -76,6 +76,8 @@ def _path(environment: str) -> Path:
 def _rates(device: torch.device, threads: int | None) -> Iterator[Rate]:
     precisions = ("float32", "tf32", "bf16") if device.type == "cuda" else ("float32",)
     works = {"bandwidth": _triad, **dict.fromkeys(precisions, _product), "operators": _operators}
+    if device.type == "cuda":
+        works["recorded"] = _recorded
     for quantity, prepare in works.items():
         torch.set_float32_matmul_precision("high" if quantity == "tf32" else "highest")
         work, amount = prepare(device, torch.bfloat16 if quantity == "bf16" else torch.float32)
@@ -116,6 +118,16 @@ def _operators(device: torch.device, dtype: torch.dtype) -> Work:
             number.add_(1.0)
 
     return launch, LAUNCHES
+
+
+def _recorded(device: torch.device, dtype: torch.dtype) -> Work:
+    """The same additions from a CUDA graph."""
+    launch, amount = _operators(device, dtype)
+    launch()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        launch()
+    return graph.replay, amount
 
 
 def _array_bytes(device: torch.device) -> int:

@@ -43,7 +43,7 @@ def choose(suite: Suite, only: Sequence[str], methods: Sequence[str], device: st
     check_device(device, f"--device {device}")
     start_forkserver()
     environment = ask(Describe(device_index(device) or 0))
-    kind = resolve_device(device, environment.hardware.gpus)
+    kind = resolve_device(device, environment.hardware.gpus, environment.details.cuda_unusable)
     threads = len(usable_cores(environment))
     found: list[Cell] = []
     for filters in [[*only, f"method={method}"] for method in methods] or [list(only)]:
@@ -55,7 +55,9 @@ def choose(suite: Suite, only: Sequence[str], methods: Sequence[str], device: st
                 "--only method=bnp --only batch_size=16"
             )
         found += cells
-    check_cuda_only(cell.settings.model_copy(update={"engine": "eager"}) for cell in found)  # whatever theirs is
+    capability = environment.details.gpu.capability if environment.details.gpu else None
+    eager = [cell.settings.model_copy(update={"engine": "eager"}) for cell in found]  # whatever theirs is
+    check_cuda_only(eager, capability)
     if any(cell.settings.devices > 1 for cell in found):
         raise BnpbenchError("profile looks at the step of one device; narrow the cells down with --only devices=1")
     return found

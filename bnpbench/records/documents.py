@@ -123,6 +123,21 @@ class GpuDetails(Record):
     mig: Annotated[bool | None, OrNone] = None
     untold: Annotated[dict[str, str], _else(dict)] = {}
 
+    def hints(self) -> list[str]:
+        """What could be set for steadier numbers, and what is not known of the device."""
+        found = []
+        if self.persistence is False:
+            found.append(
+                "persistence mode of the GPU is off: its driver may be loaded anew for every process (nvidia-smi -pm 1)"
+            )
+        if self.set_clock_mhz is None or self.set_clock_mhz == self.most_clock_mhz:
+            found.append(
+                "the GPU's clock is not known to be held: it follows load and heat, and times with it (nvidia-smi -lgc)"
+            )
+        if self.mig:
+            found.append("the GPU is a slice of one (MIG): clocks are those of the whole, energy is not told")
+        return [*found, *(f"not told of the GPU: {what} ({why})" for what, why in self.untold.items())]
+
 
 class Details(Record):
     """What is good to know of the machine beside a number.
@@ -154,8 +169,8 @@ class Rate(Record):
         device: cpu or cuda.
         threads: of torch, where they matter; None on CUDA.
         quantity: ``bandwidth`` (bytes, of a = b + s c: two arrays read, one written), ``float32``, ``tf32``, ``bf16``
-            (operations of a product of square matrices, a multiply-add being two), or ``operators`` (additions to a
-            single number, one after the other).
+            (operations of a product of square matrices, a multiply-add being two), ``operators`` (additions to a
+            single number, one after the other), or ``recorded`` (the same from a CUDA graph).
         median, low, high: over the repetitions.
         repetitions: how many.
     """

@@ -114,7 +114,8 @@ class CellRow(TypedDict, total=False):
         int | None, Metric(label="kernels", better="lower", exact=True, judged="under one torch")
     ]  # CUDA
     bnp_form: str | None
-    peak_memory_bytes: Annotated[int | None, Metric("B", better="lower")]
+    peak_memory_bytes: Annotated[int | None, Metric("B", better="lower")]  # CUDA: of the steps alone
+    graph_memory_bytes: Annotated[int | None, Metric("B", better="lower")]  # and what a CUDA graph keeps beside it
     energy_joules: float | None  # of all epochs; a claim means that of one
     setup_seconds: Annotated[float | None, _ONCE]
     warmup_seconds: Annotated[float | None, _ONCE]

@@ -111,6 +111,9 @@ def paired(
         common = [epoch for epoch in left[seed] if epoch in right[seed]]
         if not view.paired(one, other) or not common:
             return Missing("not measured in turn")
+        engines = [cell.text("engine_active") for cell in (one, other)]
+        if all(engines) and engines[0] != engines[1]:
+            return Missing(f"{engines[0]} beside {engines[1]}")
         pairs.append([(left[seed][epoch], right[seed][epoch]) for epoch in common])
     return pairs
 

@@ -46,7 +46,12 @@ class Preparation:
 
     def columns(self) -> CellRow:
         """What the ``cells`` table tells of it; unlike this object it keeps no tensor."""
-        return {"engine_active": self.active, "cache_hits": self.cache_hits, "cache_misses": self.cache_misses}
+        return {
+            "engine_active": self.active,
+            "cache_hits": self.cache_hits,
+            "cache_misses": self.cache_misses,
+            "graph_memory_bytes": self.graph_bytes,
+        }
 
 
 @dataclass(frozen=True)

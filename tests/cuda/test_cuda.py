@@ -222,6 +222,6 @@ def test_a_run_on_cuda_0_and_one_on_a_device_that_is_not_there(tmp_path: Path) -
 
 def test_peak_rates_are_in_their_order() -> None:
     found = {rate.quantity: rate for rate in rates._rates(DEVICE, None)}  # of this device alone
-    assert set(found) == {"bandwidth", "float32", "tf32", "bf16", "operators"}
+    assert set(found) == {"bandwidth", "float32", "tf32", "bf16", "operators", "recorded"}
     assert found["float32"].high < found["tf32"].high < found["bf16"].high
     assert found["bandwidth"].high > 1e11

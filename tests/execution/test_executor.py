@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bnpbench.execution.executor import share, usable_cores
+from bnpbench.execution.executor import gpu_numbers, share, usable_cores
 from bnpbench.records.documents import Details, Environment, Hardware
 
 
@@ -33,3 +33,19 @@ def test_the_cores_of_a_machine_are_shared_out(
 ) -> None:
     environment = Environment(id="x", hardware=Hardware(cores=cores), details=Details(affinity=affinity))
     assert [share(environment, place, places) for place in range(places)] == shares
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize(
+    ("asked", "gpus", "numbers"),
+    [
+        ("cuda", 2, [0, 1, 0]),
+        ("auto", 4, [0, 1, 2]),
+        ("cuda:1", 2, [1, 1, 1]),
+        ("cpu", 0, [0, 0, 0]),
+        ("cpu", 2, [0, 1, 0]),
+    ],
+)
+def test_workers_have_the_devices_in_turn(asked: str, gpus: int, numbers: list[int]) -> None:
+    """``--jobs 2`` put all blocks on the first of two."""
+    assert gpu_numbers(asked, gpus, 3) == numbers

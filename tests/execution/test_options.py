@@ -130,3 +130,25 @@ def test_threads_that_stand_for_auto_may_be_asked_for(tmp_path: Path) -> None:
     cores = len(usable_cores(describe()))
     asked = options.Options(out=tmp_path / "out", device="cpu", only=(f"threads={cores}",))
     assert len(options.check(loaded, asked).cells) == 4
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize(("capability", "refused"), [("7.5", True), ("8.0", False), ("12.0", False), (None, False)])
+def test_tf32_is_refused_where_there_is_none(capability: str | None, refused: bool) -> None:
+    """A GPU before 8.0 computed in float32 under the name of tf32."""
+    settings = cell(device="cuda", precision="tf32").settings
+    if refused:
+        with pytest.raises(DeviceError, match=r"compute capability 7\.5"):
+            options.check_cuda_only([settings], capability)
+    else:
+        options.check_cuda_only([settings], capability)
+    options.check_cuda_only([cell(device="cuda").settings], capability)
+
+
+@pytest.mark.regression
+def test_a_driver_that_torch_cannot_work_with_is_named() -> None:
+    """It was said that torch sees no device, whatever the reason."""
+    with pytest.raises(DeviceError, match="--device cuda: the driver is too old; use --device cpu"):
+        options.resolve_device("cuda", 0, "the driver is too old")
+    assert options.resolve_device("auto", 0, "the driver is too old") == "cpu"
+    assert options.driver_failure(("no-such-library.so",)) is None

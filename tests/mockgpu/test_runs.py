@@ -65,6 +65,20 @@ def test_from_a_suite_to_a_report_on_two_devices(mockgpu: MockGpu, tmp_path: Pat
 
 
 @pytest.mark.regression
+def test_two_jobs_have_a_device_each(mockgpu: MockGpu, tmp_path: Path) -> None:
+    """All blocks were put on the first. Beside them another process computes there, which the report names."""
+    suite(tmp_path, SUITE, "small.toml")
+    log = tmp_path / "log"
+    chosen = ("--jobs", "2", "--device", "cuda", "--only", "method=bn,vanilla")
+    done = run(mockgpu, tmp_path, "run", "small.toml", *chosen, devices=2, processes=1, log=log)
+    assert done.returncode == 0, done.stderr
+    allocations = [line.split() for line in log.read_text().splitlines() if " malloc " in line]
+    devices = {process: {line[2] for line in allocations if line[0] == process} for process, *_ in allocations}
+    assert sorted(devices.values(), key=sorted) == [{"0"}, {"1"}]
+    assert "others compute on this GPU: other-1 (1)" in done.stdout
+
+
+@pytest.mark.regression
 def test_an_old_driver_leaves_the_cpu(mockgpu: MockGpu, tmp_path: Path) -> None:
     """One older than the wheels ended even a run on the CPU with "a bug in bnpbench"."""
     suite(tmp_path, SUITE, "small.toml")
@@ -72,6 +86,9 @@ def test_an_old_driver_leaves_the_cpu(mockgpu: MockGpu, tmp_path: Path) -> None:
         mockgpu, tmp_path, "run", "small.toml", "--device", "cpu", "--only", "method=bnp", "--quiet", driver=12040
     )
     assert done.returncode == 0, done.stderr
+    refused = run(mockgpu, tmp_path, "run", "small.toml", "--device", "cuda", cuinit=999)
+    assert refused.returncode == 2
+    assert "cuInit gives 999 (CUDA_ERROR_UNKNOWN)" in refused.stderr
     for asked, reason in (({"driver": 12040}, "too old (found version 12040)"), ({"cuinit": 999}, "unknown error")):
         environment = run(mockgpu, tmp_path, "env", **asked)
         assert environment.returncode == 0, environment.stderr

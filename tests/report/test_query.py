@@ -10,6 +10,7 @@ import pytest
 
 from bnpbench.report.data import Cell, View, views
 from bnpbench.report.query import Missing, best_epoch, more_seconds, paired_times, step_seconds, times, value
+from bnpbench.report.tables import chapters
 from tests.support.made_results import Made, epochs
 
 Make = Callable[..., Made]
@@ -75,3 +76,18 @@ def test_pairs_are_of_epochs_measured_in_turn(make: Make) -> None:
     assert paired_times(view, [bnp], [bn], "train_seconds") == [[(3.0, 1.0), (3.0, 1.0)]]
     assert paired_times(view, [ln], [bn], "train_seconds") == Missing("not measured in turn")
     assert more_seconds(view, [ln], [bn]) == []
+
+
+@pytest.mark.regression
+def test_no_pair_is_of_two_engines(make: Make) -> None:
+    """One whose step had not been compiled was set beside one whose had."""
+    made = make()
+    active = {"bn": "graphed(compiled)", "bnp": "graphed(eager)"}
+    keys = [made.cell(m, rows=epochs([1.0] * 2), engine="graphed", engine_active=a) for m, a in active.items()]
+    (view,) = views(made.read())
+    bn, bnp = (view.by_key[key] for key in keys)
+    missing = Missing("graphed(eager) beside graphed(compiled)")
+    assert paired_times(view, [bnp], [bn], "train_seconds") == missing
+    (told,) = (s for chapter in chapters(made.read()) for s in chapter.sections if s.title == "Deviations")
+    line = "no ratios of times between graphed(compiled) and graphed(eager), which ran in one block"
+    assert line in told.lines

@@ -30,13 +30,15 @@ _BOUNDS = (
     "ratio",
     "bound by",
 )
+_RATE_OF = {"fp16": "bf16"}  # matrix units are as fast in both
 _BOUNDS_TITLE = "What bounds a step"
 _NOTE = (
     "Roofline: the longer of FLOPs over the rate of a matrix product and bytes over the memory's bandwidth, both the "
     "best of their repetitions. FLOPs: model and method. Bytes, the least traffic: each parameter, gradient, moment of "
     "the optimizer and running statistic read and written once, each tensor kept for the backward pass written and "
-    "read once, the batch read once. Ratio: measured over roofline. Bound by: the longest of arithmetic, bytes and, in "
-    "the eager engine, launches (operators over the rate of operators that do next to nothing)."
+    "read once, the batch read once. Ratio: measured over roofline. Bound by: the longest of arithmetic, bytes and "
+    "launches: operators of an eager step, kernels of a compiled one on a GPU, over the rate of operators that do next "
+    "to nothing; kernels of a recorded one over their rate in a graph."
 )
 _GET = (
     "not known: the peak rates of this machine are not recorded; bnpbench env --measure measures them, and the next "
@@ -100,6 +102,7 @@ class _Best:
     bandwidth: float
     product: float
     operators: float
+    recorded: float | None = None
 
     def bounds(self, cell: Cell) -> dict[str, float]:
         """Seconds that each of the three takes at least, of a cell whose costs are known."""
@@ -107,9 +110,11 @@ class _Best:
             "arithmetic": _flops(cell) / self.product,
             "bytes": (cell.count("bytes_per_step") or 0) / self.bandwidth,
         }
-        operators = cell.count("operators_per_step")
-        if cell.row["engine"] == "eager" and operators is not None:
-            found["launches"] = operators / self.operators
+        engine = cell.text("engine_active") or str(cell.row["engine"])
+        count = cell.count("operators_per_step" if engine == "eager" else "kernels_per_step")
+        rate = self.recorded if engine.startswith("graphed") else self.operators
+        if count is not None and rate is not None:
+            found["launches"] = count / rate
         return found
 
 
@@ -133,10 +138,10 @@ def _measured_rates(view: View) -> list[Rate]:
 def _best(known: Sequence[Rate], cell: Cell) -> _Best | None:
     """The rates that a cell's time is set beside; None where they were not measured with its device and threads."""
     best = {rate.quantity: rate.high for rate in known if _fits(rate, cell)}
-    precision = cell.text("precision") or "float32"
+    precision = _RATE_OF.get(cell.text("precision"), cell.text("precision") or "float32")
     if not {"bandwidth", precision, "operators"} <= best.keys():
         return None
-    return _Best(best["bandwidth"], best[precision], best["operators"])
+    return _Best(best["bandwidth"], best[precision], best["operators"], best.get("recorded"))
 
 
 def _bounds_table(view: View, group: Group, known: Sequence[Rate]) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -78,6 +79,10 @@ def deviations(view: View) -> Section | None:
         lines.append(
             f"another engine than asked for ran: {len(fell_back)} of {len(cells)} cells ({_labels(fell_back)})"
         )
+    apart = sorted({frozenset(found) for found in _engines(cells) if len(found) > 1}, key=sorted)
+    lines += [f"no ratios of times between {' and '.join(sorted(found))}, which ran in one block" for found in apart]
+    if view.environment.details.gpu and any(cell.row.get("device") == "cuda" for cell in cells):
+        lines += view.environment.details.gpu.hints()
     early = [cell for cell in cells if cell.row["stopped_by"] in ("max_epochs", "max_seconds")]
     if early:
         reasons = ", ".join(dict.fromkeys(str(cell.row["stopped_by"]) for cell in early))
@@ -86,6 +91,15 @@ def deviations(view: View) -> Section | None:
             reasons += f" (none was given: after {last} epochs)"
         lines.append(f"stopped by {reasons} before the interval was reached: {len(early)} of {len(cells)} cells")
     return Section("Deviations", tuple(lines)) if lines else None
+
+
+def _engines(cells: Iterable[Cell]) -> Iterable[set[str]]:
+    """What really ran in each block whose cells asked for the same engine."""
+    found = defaultdict[tuple[object, object], set[str]](set)
+    for cell in cells:
+        if cell.ok and (active := cell.text("engine_active")):
+            found[cell.row["block"], cell.row["engine"]].add(active)
+    return found.values()
 
 
 def unfinished(view: View) -> Section | None:

@@ -17,7 +17,7 @@ COUNTS = {"device": "cpu", "threads": 1, "precision": "float32", "flops_method_e
 
 def with_rates(made: Made, *, threads: int = 1, **rates: float) -> Made:
     """A machine of 1e9 bytes, 1e12 operations and 1e6 operators a second at best."""
-    best = {"bandwidth": 1e9, "float32": 1e12, "operators": 1e6, **rates}
+    best = {"bandwidth": 1e9, "float32": 1e12, "operators": 1e6, "recorded": 1e7, **rates}
     entries = [
         {
             "device": "cpu",
@@ -39,6 +39,10 @@ def section(made: Made) -> Section | None:
     return found[0] if found else None
 
 
+COMPILED = {"engine": "compiled", "engine_active": "compiled"}
+GRAPHED = {"engine": "graphed", "engine_active": "graphed(compiled)"}
+
+
 @pytest.mark.parametrize(
     ("counts", "roofline", "ratio", "verdict"),
     [
@@ -46,7 +50,10 @@ def section(made: Made) -> Section | None:
         ({"flops_model": 10**6, "bytes_per_step": 5 * 10**6}, 5.0, 4.0, "bytes"),
         ({"flops_model": 10**6, "bytes_per_step": 1000}, 1e-3, 2e4, "launches"),
         ({"flops_model": 4 * 10**8, "flops_method_executed": 6 * 10**8, "bytes_per_step": 9}, 1.0, 20.0, "arithmetic"),
-        ({"flops_model": 10**6, "bytes_per_step": 1000, "engine": "compiled"}, 1e-3, 2e4, "arithmetic"),
+        ({"flops_model": 10**6, "bytes_per_step": 1000, **COMPILED}, 1e-3, 2e4, "arithmetic"),
+        ({"flops_model": 10**6, "bytes_per_step": 1000, **COMPILED, "kernels_per_step": 30}, 1e-3, 2e4, "launches"),
+        ({"flops_model": 10**7, "bytes_per_step": 10, **GRAPHED, "kernels_per_step": 30}, 1e-2, 2e3, "arithmetic"),
+        ({"flops_model": 10**7, "bytes_per_step": 10, **GRAPHED, "kernels_per_step": 300}, 1e-2, 2e3, "launches"),
     ],
 )
 def test_the_longest_of_three_bounds(
