@@ -42,8 +42,8 @@ def test_the_cores_of_a_machine_are_shared_out(
         ("cuda", 2, [0, 1, 0]),
         ("auto", 4, [0, 1, 2]),
         ("cuda:1", 2, [1, 1, 1]),
-        ("cpu", 0, [0, 0, 0]),
-        ("cpu", 2, [0, 1, 0]),
+        ("auto", 0, [0, 0, 0]),
+        ("cpu", 2, [0, 0, 0]),
     ],
 )
 def test_workers_have_the_devices_in_turn(asked: str, gpus: int, numbers: list[int]) -> None:

@@ -14,6 +14,7 @@ from bnpbench.measure.environment import describe
 from bnpbench.registry import built_in
 from bnpbench.results import check_writable
 from tests.support.command import SUITE, suite
+from tests.support.training import cell
 
 
 @pytest.mark.parametrize(("asked", "index"), [("auto", 0), ("cpu", None), ("cuda", 0), ("cuda:0", 0), ("cuda:13", 13)])
