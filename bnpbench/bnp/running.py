@@ -107,8 +107,9 @@ class Section:
         self._group_of_channel = torch.arange(len(group_sizes)).repeat_interleave(group_sizes).to(device)
         # Where each group begins and ends: on CUDA by offsets, which the kernel would else compute, three more a step.
         offsets = torch.cat([group_sizes.new_zeros(1), group_sizes.cumsum(0)])
-        bounds = {"offsets": offsets} if device.type == "cuda" else {"lengths": group_sizes}
-        self._group_bounds = {name: bound.to(device) for name, bound in bounds.items()}
+        on_cuda = device.type == "cuda"
+        self._group_offsets = offsets.to(device) if on_cuda else None
+        self._group_lengths = None if on_cuda else group_sizes.to(device)
         self.inputs = torch.tensor([layer.inputs for layer in layers], dtype=torch.float64).to(device)
 
     def slices(self) -> list[tuple[Layer, Tensor, Tensor]]:
@@ -144,7 +145,9 @@ class Section:
         """
         if options.standardize:
             variance = statistics[self.length :] if options.batch else self._variance
-            largest = torch.segment_reduce(variance, "max", unsafe=True, **self._group_bounds)
+            largest = torch.segment_reduce(
+                variance, "max", lengths=self._group_lengths, offsets=self._group_offsets, unsafe=True
+            )
             largest = largest.index_select(0, self._group_of_channel)
             torch.add(variance, largest, alpha=options.eps1, out=self._inverse)
             self._inverse.add_(options.eps2).reciprocal_()

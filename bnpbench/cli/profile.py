@@ -60,8 +60,8 @@ def profile(
     if tool is Tool.torch:
         chapter, files, untold = inspection.profile(loaded, cells, steps, data_dir, gpu, output)
         print(RENDERERS[format.value]([chapter]))
-        for reason in untold:
-            print(f"warning: {reason}", file=sys.stderr)
+        for lost in untold:
+            print(f"warning: {lost}", file=sys.stderr)
     else:
         files = []
         for cell in cells:

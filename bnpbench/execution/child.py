@@ -93,7 +93,7 @@ def configure(settings: Settings, gpu: int, cores: tuple[int, ...] | None = None
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
         torch.use_deterministic_algorithms(True)
         # Else every empty tensor is filled, which doubles the kernels of a step.
-        torch.utils.deterministic.fill_uninitialized_memory = False
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     if settings.device == "cuda":
         from bnpbench.training.engines import make_workspaces
 

@@ -6,10 +6,12 @@ import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 import torch
+
+T = TypeVar("T")
 
 _REASONS = {
     "power": ("nvmlClocksEventReasonSwPowerCap", "nvmlClocksThrottleReasonHwPowerBrakeSlowdown"),
@@ -104,10 +106,10 @@ class Gpu:
             slice_ = nvml.nvmlDeviceGetHandleByUUID(f"MIG-{uuid}")
             return slice_, nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(slice_), True
 
-    def _of_whole(self, what: str, read: Callable[[Any, Any], Any]) -> Any:
+    def _of_whole(self, what: str, read: Callable[[Any, Any], T]) -> T | None:
         return self._answer(what, lambda nvml: read(nvml, self._whole))
 
-    def _answer(self, what: str, read: Callable[[Any], Any]) -> Any:
+    def _answer(self, what: str, read: Callable[[Any], T]) -> T | None:
         import pynvml
 
         if what != "NVML" and self._whole is None:
