@@ -108,7 +108,9 @@ class Trainer:
         part = self.group.share(count)
         first = next(iter(self.examples.training(torch.arange(count), count, seed=0, part=part)))
         self.engine = engines.prepare(self.settings.engine, self.step, self.state, first)
-        if self.group.ranks > 1:  # DDP orders its buckets anew after a first pass; a resumed cell has to add as before
+        # DDP orders its buckets anew after a first pass; a resumed cell has to add as before. And where the very first
+        # step is left out because it overflowed, torch's fused SGD goes on with the memory its momentum was given.
+        if self.group.ranks > 1 or self.scaler is not None:
             before = self.state.snapshot()
             self.step(*first)
             self.state.restore(before)

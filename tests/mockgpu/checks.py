@@ -24,6 +24,7 @@ from bnpbench.execution.block import BlockRun
 from bnpbench.execution.child import configure
 from bnpbench.execution.messages import Finished, Profile, RunBlock
 from bnpbench.layers.renorm import BatchRenorm
+from bnpbench.measure.environment import describe
 from bnpbench.measure.gpu import gpu_of
 from bnpbench.measure.step_costs import Columns, Costs
 from bnpbench.methods.base import MethodPlugin
@@ -161,6 +162,13 @@ LOOKED_AT = {
     "clock_mhz_after",
     "throttled",
 }
+
+
+def described() -> dict[str, Any]:
+    """What is recorded of the device."""
+    gpu = describe().details.gpu
+    assert gpu is not None
+    return gpu.document()
 
 
 def together(chosen: dict[str, list[Any]]) -> dict[str, Any]:

@@ -76,8 +76,11 @@ def test_memory_is_that_of_the_steps_whoever_comes_first(found: dict[str, Any]) 
     for engine in ("eager", "graphed"):
         alone = blocks[f"{engine} bnp"]["bnp"]["peak_memory_bytes"]
         assert 0 < alone < 2**20
+        kept = blocks[f"{engine} bnp"]["bnp"]["graph_memory_bytes"]
+        assert kept is None if engine == "eager" else 0 < kept < 2**20
         for chosen in ("vanilla bnp", "bnp vanilla"):
-            assert blocks[f"{engine} {chosen}"]["bnp"]["peak_memory_bytes"] == alone
+            found_again = blocks[f"{engine} {chosen}"]["bnp"]
+            assert (found_again["peak_memory_bytes"], found_again["graph_memory_bytes"]) == (alone, kept)
 
 
 @pytest.mark.regression
@@ -104,3 +107,13 @@ def test_a_cell_out_of_memory_leaves_none_of_it_behind(found: dict[str, Any]) ->
     assert memory["allocated"]["bnp"] == memory["allocated"]["bn"]
     assert memory["wide"]["status"] == "oom"
     assert "Tried to allocate" in memory["wide"]["message"]
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize(("prefix", "mig"), [("GPU", 0), ("MIG", 1)])
+def test_devices_may_be_chosen_by_their_uuid(mockgpu: MockGpu, prefix: str, mig: int) -> None:
+    """torch's own question for the clock could not read such a list of devices, and ended the cell."""
+    uuid = f"{prefix}-{'-'.join(('00010203', '0405', '0607', '0809', '0a0b0c0d0e0f'))}"
+    gpu = mockgpu.found("described", devices=2, mig=mig, CUDA_VISIBLE_DEVICES=uuid)
+    assert (gpu["mig"], gpu["most_clock_mhz"]) == (bool(mig), 1980)
+    assert ("energy" in gpu["untold"]) == bool(mig)
