@@ -24,7 +24,7 @@ def test_a_compiled_step_is_recorded_and_replayed(
 def test_every_compiled_step_is_recorded_and_replayed(
     mockgpu: MockGpu, network: str, snapshot: Callable[[str, str], None]
 ) -> None:
-    recorded(mockgpu, network, None, snapshot)
+    recorded(mockgpu, network, None, snapshot if network == "fc" else None)
 
 
 def recorded(mockgpu: MockGpu, network: str, methods: list[str] | None, snapshot: Callable[[str, str], None]) -> None:
@@ -33,5 +33,7 @@ def recorded(mockgpu: MockGpu, network: str, methods: list[str] | None, snapshot
         assert row["active"] == "graphed(compiled)", row
         assert row["preparing"].get("forbidden", 0) == 0, row
         assert row["step"].keys() <= WORK | {"replay"}, row
-    counts = [f"{name(row['method'])}: {work(row) if 'step' in row else DASH}\n" for row in rows]
-    snapshot(f"compiled-kernels-{network}{'' if methods is None else '-quick'}.txt", "".join(counts))
+    counts = "".join(f"{name(row['method'])}: {work(row) if 'step' in row else DASH}\n" for row in rows)
+    print(f"{network}:\n{counts}")
+    if snapshot is not None:
+        snapshot(f"compiled-kernels-{network}{'' if methods is None else '-quick'}.txt", counts)
