@@ -49,11 +49,11 @@ class Results:
     def __repr__(self) -> str:
         """What was measured, in ten lines at most."""
         of = self.cells.groupby(["suite", "environment"])["status"]
-        counts = [(self.cells, "cell"), (self.epochs, "epoch"), (self.suites, "suite")]
-        lines = [", ".join(number_of(len(things), noun) for things, noun in counts)]
+        counts = {"cell": len(self.cells), "epoch": len(self.epochs), "suite": len(self.suites)}
+        lines = [", ".join(number_of(count, noun) for noun, count in counts.items())]
         for (suite, environment), statuses in of:
             told = ", ".join(f"{count} {status}" for status, count in statuses.value_counts().items())
-            lines.append(f"  {plain(suite)} in environment {environment}: {told}")
+            lines.append(f"  {plain(str(suite))} in environment {environment}: {told}")
         more = [f"  and {len(lines) - 7} more"] if len(lines) > 7 else []
         left_out = [f"left out: {number_of(len(self.damaged), 'file')} (.damaged says why)"] if self.damaged else []
         ways = ["frame() has a row an epoch, with the settings that vary; cells, epochs and steps are the tables"]
