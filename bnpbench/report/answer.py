@@ -104,7 +104,7 @@ def _answer(view: View, group: Group, cells: Sequence[Cell], base: Sequence[Cell
     return Answer(
         *place,
         _cost(view, pairs),
-        _gain(view, pairs, metric),
+        _gain(view, pairs, metric, [cell.status for cell in (*cells, *base) if cell.row and not cell.ok]),
         target,
         untold if target is None else _over(view, pairs, "seconds_to", target),
         untold if target is None else _over(view, pairs, "epochs_to", target),
@@ -139,7 +139,8 @@ def _cost(view: View, pairs: Mapping[str, tuple[Cell, Cell]]) -> Side:
     return Side(estimate, word, remark)
 
 
-def _gain(view: View, pairs: Mapping[str, tuple[Cell, Cell]], metric: str) -> Side:
+def _gain(view: View, pairs: Mapping[str, tuple[Cell, Cell]], metric: str, lost: Sequence[str]) -> Side:
+    """Of the seeds that both ended; where another diverged they are the lucky ones, and decide nothing."""
     sign = 1 if known(metric).better == "higher" else -1
     found, reasons = _both(view, pairs, metric)
     if not found:
@@ -147,8 +148,9 @@ def _gain(view: View, pairs: Mapping[str, tuple[Cell, Cell]], metric: str) -> Si
     rounded = max(rounding(metric, pair) for pair, _ in found)
     estimate = mean_interval([sign * (one - other) for _, (one, other) in found], rounded)
     shortened = next((f"after {cell.shortened}" for pair in pairs.values() for cell in pair if cell.shortened), "")
-    remark = "; ".join(filter(None, (tallied(reasons), shortened)))
-    return Side(estimate, _word(estimate, 0.0, ("worse", "better"), (-LEVEL_GAIN, LEVEL_GAIN)), remark)
+    remark = "; ".join(filter(None, (tallied(reasons), tallied(lost), shortened)))
+    word = _word(estimate, 0.0, ("worse", "better"), (-LEVEL_GAIN, LEVEL_GAIN))
+    return Side(estimate, "undecided" if "diverged" in lost else word, remark)
 
 
 def _over(view: View, pairs: Mapping[str, tuple[Cell, Cell]], metric: str, target: float | None = None) -> Side:

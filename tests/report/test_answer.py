@@ -177,3 +177,14 @@ def test_steps_to_a_target_are_known_to_an_epoch(make: Make) -> None:
     steps = known(of(made)["bnp", 16].steps.estimate)
     half = stats.t.ppf(0.975, 2) * math.hypot(1 / 2, 1 / 3) / math.sqrt(12) / math.sqrt(3)
     assert (steps.low, steps.high) == pytest.approx((2 / 3 * math.exp(-half), 2 / 3 * math.exp(half)))
+
+
+def test_seeds_that_are_left_where_others_diverged_decide_no_gain(make: Make) -> None:
+    made = make()
+    of_seeds(made, "vanilla", [1.0] * 3, [0.8, 0.81, 0.82])
+    of_seeds(made, "bnp", [1.1, 1.2, 1.3], [0.9, 0.91, 0.93])
+    for method, columns in (("vanilla", {"rows": epochs([1.0] * 3, [0.5] * 3)}), ("bnp", {"status": "diverged"})):
+        made.cell(method, seed=4, **columns)
+    answer = of(made)["bnp", 16]
+    assert (answer.gain.word, answer.gain.remark) == ("undecided", "1 diverged")
+    assert known(answer.gain.estimate).n == 3
