@@ -145,7 +145,7 @@ def _gain(view: View, pairs: Mapping[str, tuple[Cell, Cell]], metric: str, lost:
     found, reasons = _both(view, pairs, metric)
     if not found:
         return Side(Missing(tallied(reasons)))
-    rounded = max(rounding(metric, pair) for pair, _ in found)
+    rounded = max(rounding(view, metric, pair) for pair, _ in found)
     estimate = mean_interval([sign * (one - other) for _, (one, other) in found], rounded)
     shortened = next((f"after {cell.shortened}" for pair in pairs.values() for cell in pair if cell.shortened), "")
     remark = "; ".join(filter(None, (tallied(reasons), tallied(lost), shortened)))
@@ -159,7 +159,7 @@ def _over(view: View, pairs: Mapping[str, tuple[Cell, Cell]], metric: str, targe
     found = [(pair, numbers) for pair, numbers in found if numbers[1] and math.isfinite(numbers[1])]
     if not found:
         return Side(Missing(tallied(reasons) or "0 on the baseline's side"))
-    rounded = max(rounding(metric, pair, numbers) if numbers[0] else 0.0 for pair, numbers in found)
+    rounded = max(rounding(view, metric, pair, numbers) if numbers[0] else 0.0 for pair, numbers in found)
     return Side(ratio_interval([one / other for _, (one, other) in found], rounded), remark=tallied(reasons))
 
 

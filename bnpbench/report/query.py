@@ -153,13 +153,14 @@ def whole(cell: Cell, found: Answered, metric: str, at: At = "last") -> Answered
     return Missing(f"shortened to {cell.shortened}") if at_the_end or never or beyond else found
 
 
-def rounding(metric: str, cells: Sequence[Cell], numbers: Sequence[float] = ()) -> float:
+def rounding(view: View, metric: str, cells: Sequence[Cell], numbers: Sequence[float] = ()) -> float:
     """The standard deviation that a difference of numbers, or a number, has by their being rounded.
 
     An accuracy is a share of so many examples, and targets are reached at the end of an epoch: such steps have the
     deviation of their width over the root of 12.
 
     Args:
+        view: where the cells were measured.
         metric: of which they are.
         cells: one, or the two of a difference.
         numbers: where given, of the logarithm of their ratio; not 0.
@@ -167,7 +168,7 @@ def rounding(metric: str, cells: Sequence[Cell], numbers: Sequence[float] = ()) 
     Returns:
         0 where there are no steps, or where they are not known.
     """
-    steps = [_step(metric, cell) for cell in cells]
+    steps = [_step(view, metric, cell) for cell in cells]
     if not all(steps):
         return 0.0
     return math.hypot(*(step / number for step, number in zip(steps, numbers, strict=True)) if numbers else steps)
@@ -201,10 +202,19 @@ def describe_at(at: At) -> str:
     return told(at)
 
 
-def _step(metric: str, cell: Cell) -> float:
+def _step(view: View, metric: str, cell: Cell) -> float:
     """The deviation by rounding of one cell's number; 0 where it is not known."""
-    examples = cell.count("test_examples") if metric == "test_accuracy" else 1 if metric == "epochs_to" else None
-    return 1 / (examples * math.sqrt(12)) if examples else 0.0
+    match metric:
+        case "test_accuracy":
+            examples = cell.count("test_examples")
+            step = 1 / examples if examples else 0.0
+        case "epochs_to":
+            step = 1.0
+        case "seconds_to":
+            step = statistics.median(view.times(cell, "train_seconds").values() or [0.0])
+        case _:
+            step = 0.0
+    return step / math.sqrt(12)
 
 
 def _at(series: Series, metric: str, at: At) -> float | Missing:

@@ -155,7 +155,7 @@ def _of_seeds(view: View, claim: ClaimRecord, left: Seeds, right: Seeds | None) 
             reasons.append(answer.reason)
             continue
         values.append(answer)
-        roundings.append(rounding(metric, cells, numbers if claim.question == "ratio" and all(numbers) else ()))
+        roundings.append(rounding(view, metric, cells, numbers if claim.question == "ratio" and all(numbers) else ()))
     if not values:
         return Missing(tallied(reasons) or "not measured")
     if metric == "reached" or (known(metric).exact and len(set(values)) == 1):  # a fact of these runs
@@ -201,7 +201,7 @@ def _of_times(view: View, claim: ClaimRecord, left: Seeds, right: Seeds | None) 
     pairs = paired(view, {seed: (left[seed], right[seed]) for seed in common}, first, second) if alike else None
     if pairs:
         compared = [[one / other if ratio else one - other for one, other in cell] for cell in pairs]
-        return _Answer(processes_interval(compared), "pairs", tallied(reasons))
+        return _Answer(processes_interval(compared, differences=not ratio), "pairs", tallied(reasons))
     samples = [[list(side[seed].values()) for seed in common] for side in (first, second)]
     apart = "not measured in turn" if alike else "each side over epochs of its own, not in pairs"
     remark = "; ".join(filter(None, (tallied(reasons), apart)))

@@ -2,7 +2,7 @@
 
 A process is what repeats: from one to the next a time moves by more than the epochs within either show. So the number
 is the mean over processes of each one's median, and Student's t over processes gives its interval: on a logarithmic
-scale where all values are positive, so that no time or ratio ends below 0. Of a single process the interval is about
+scale for times and ratios, so that none ends below 0. Of a single process the interval is about
 its own epochs: between two order statistics, interpolated (Hettmansperger and Sheather 1986, Statistics and Probability
 Letters 4), which holds the median whatever the distribution; below six epochs by Student's t. Simulated coverage at
 every number of epochs and processes stands in ``tests/statistics/test_times.py``.
@@ -36,15 +36,16 @@ LEAST_PROCESSES = 3  # a side; with two on one and more on the other, Welch's in
 
 
 @QUIET
-def median_interval(values: Sequence[float]) -> Estimate:
+def median_interval(values: Sequence[float], *, differences: bool = False) -> Estimate:
     """The median of what one process measured.
 
     Args:
         values: of its epochs, at least one: times, or ratios or differences of paired times.
+        differences: whether they are differences, which have no logarithms even where all happen to be positive.
     """
     ordered, n = np.sort(np.asarray(values, dtype=np.float64)), len(values)
     if n < LEAST_RANKED or alike(ordered):
-        return replace(_centre(values), value=middle(ordered))
+        return replace(_centre(values, differences), value=middle(ordered))
     rank, share = _ranks(n)
     low = (1 - share) * ordered[rank - 1] + share * ordered[rank]
     high = (1 - share) * ordered[n - rank] + share * ordered[n - rank - 1]
@@ -52,18 +53,21 @@ def median_interval(values: Sequence[float]) -> Estimate:
 
 
 @QUIET
-def processes_interval(processes: Sequence[Sequence[float]]) -> Estimate:
+def processes_interval(processes: Sequence[Sequence[float]], *, differences: bool = False) -> Estimate:
     """The median of what several processes measured, each weighing the same; of one, ``median_interval``.
 
     Args:
         processes: for each the values of its epochs, at least one: times, or ratios or differences of paired times.
+        differences: as of ``median_interval``.
 
     Returns:
         The estimate; n counts all values.
     """
     if len(processes) == 1:
-        return median_interval(processes[0])
-    return replace(_centre(list(map(_median, processes))), n=sum(map(len, processes)), processes=len(processes))
+        return median_interval(processes[0], differences=differences)
+    return replace(
+        _centre(list(map(_median, processes)), differences), n=sum(map(len, processes)), processes=len(processes)
+    )
 
 
 @QUIET
@@ -95,9 +99,9 @@ def unpaired_interval(left: Sequence[Sequence[float]], right: Sequence[Sequence[
     return Estimate(scale(value), n, scale(value - half), scale(value + half), processes=processes)
 
 
-def _centre(values: Sequence[float]) -> Estimate:
-    """Their mean with Student's t; on a logarithmic scale where all are positive."""
-    return ratio_interval(values) if min(values) > 0 else mean_interval(values)
+def _centre(values: Sequence[float], differences: bool) -> Estimate:
+    """Their mean with Student's t; of times and ratios on a logarithmic scale, unless one is 0."""
+    return mean_interval(values) if differences or min(values) <= 0 else ratio_interval(values)
 
 
 def _median(values: Sequence[float]) -> float:

@@ -94,7 +94,7 @@ def test_processes_weigh_the_same_and_their_medians_have_students_interval() -> 
 
 
 def test_differences_are_no_logarithms() -> None:
-    found = processes_interval([[-1.0], [0.5], [2.0]])
+    found = processes_interval([[-1.0], [0.5], [2.0]], differences=True)
     assert (found.low, found.high) == pytest.approx(stats.t.interval(0.95, 2, loc=0.5, scale=1.5 / math.sqrt(3)))
 
 
@@ -142,3 +142,24 @@ def test_thousands_of_epochs() -> None:
 def test_no_interval_of_times_ends_below_zero() -> None:
     found = processes_interval([[13.0, 12.0, 14.0], [12.0, 13.0, 12.5], [0.5, 0.4, 0.6]])
     assert 0 < found.low < 0.5  # type: ignore[operator]
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("n", [1, 3, 8])
+def test_a_difference_has_no_logarithm_even_where_all_are_positive(n: int) -> None:
+    """Three differences of .256, .271, .012 do not exclude 0."""
+    processes = [[level] * n for level in (0.256, 0.271, 0.012)]
+    found = processes_interval(processes, differences=True)
+    levels = np.array([0.256, 0.271, 0.012])
+    assert (found.low, found.high) == pytest.approx(
+        stats.t.interval(0.95, 2, loc=levels.mean(), scale=stats.sem(levels))
+    )
+    assert found.low < 0  # type: ignore[operator]
+    few = median_interval([0.256, 0.271, 0.012], differences=True)
+    assert (few.low, few.high) == pytest.approx((found.low, found.high))
+
+
+@pytest.mark.parametrize("processes", [2, 3, 5])
+def test_differences_of_several_processes(processes: int) -> None:
+    drawn = np.random.default_rng(processes).normal(0.3, 0.2, (TRIALS, processes, 1))
+    assert LEAST <= covered([processes_interval(one, differences=True) for one in drawn.tolist()], 0.3) <= MOST

@@ -44,9 +44,11 @@ def over_seeds(
     )
 
 
-def interval_curve(method: str, quantity: str, points: Mapping[int, Sequence[Sequence[float]]]) -> Curve:
+def interval_curve(
+    method: str, quantity: str, points: Mapping[int, Sequence[Sequence[float]]], *, differences: bool = False
+) -> Curve:
     """For each batch size the median of its cells' values with its interval; without a bar where it has none."""
-    estimates = {x: processes_interval(cells) for x, cells in points.items()}
+    estimates = {x: processes_interval(cells, differences=differences) for x, cells in points.items()}
     return Curve(
         method,
         quantity,

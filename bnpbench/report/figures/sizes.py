@@ -87,7 +87,7 @@ def _extra(view: View, group: Group, base: str, sizes: Sequence[int]) -> list[Cu
             if more:
                 points[size] = [[1e3 * seconds for seconds in cell] for cell in more]
         if points:
-            found.append(interval_curve(method, "ms a step more", points))
+            found.append(interval_curve(method, "ms a step more", points, differences=True))
     return found
 
 
