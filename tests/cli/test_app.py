@@ -20,7 +20,7 @@ def test_the_version_is_the_installed_ones(tmp_path: Path) -> None:
 @pytest.mark.parametrize("option", ["-h", "--help"])
 def test_every_command_explains_itself(option: str, tmp_path: Path) -> None:
     names = [command.name or command.callback.__name__ for command in app.registered_commands if command.callback]
-    assert names == ["run", "report", "compare", "verify", "profile", "check", "new", "env", "compact"]
+    assert names == ["run", "report", "compare", "verify", "profile", "check", "new", "env", "compact", "list"]
     for words in [*([name] for name in names), ["data"], ["data", "get"]]:
         done = called(*words, option, cwd=tmp_path)
         assert done.returncode == 0

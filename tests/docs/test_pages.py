@@ -164,8 +164,8 @@ def untrained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
         assert set(statements or ()) <= set(theory.ORDER)
         return []
 
-    def nothing_to_show(*arguments: Any) -> tuple[Chapter, list[Path]]:
-        return Chapter("", "", ()), []
+    def nothing_to_show(*arguments: Any) -> tuple[Chapter, list[Path], list[str]]:
+        return Chapter("", "", ()), [], []
 
     for name in ("suites", "reports"):
         (tmp_path / name).symlink_to(ROOT / name)

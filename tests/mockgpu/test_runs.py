@@ -75,7 +75,7 @@ def test_two_jobs_have_a_device_each(mockgpu: MockGpu, tmp_path: Path) -> None:
     allocations = [line.split() for line in log.read_text().splitlines() if " malloc " in line]
     devices = {process: {line[2] for line in allocations if line[0] == process} for process, *_ in allocations}
     assert sorted(devices.values(), key=sorted) == [{"0"}, {"1"}]
-    assert "others compute on this GPU: other-1 (1)" in done.stdout
+    assert "others compute on this GPU: other-1 (1)" in run(mockgpu, tmp_path, "report").stdout
 
 
 @pytest.mark.regression

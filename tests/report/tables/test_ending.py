@@ -30,7 +30,7 @@ def test_what_failed_is_told_with_its_reason_and_its_log(make: Make) -> None:
     made.cell("vanilla", rows=epochs([1.0, 1.1], [0.5, 0.6]))
     made.cell("bnp", status="error", message="it broke", log="logs/1234.log")
     made.cell("bn", status="not-applicable", message="a single row")
-    text = render_ending(made.read(), made.out, terminal=(200, False))
+    text = render_ending(made.read(), made.out, terminal=(500, False))
     log = made.store.folder / "logs" / "1234.log"
     assert f"Failed: bnp at N = 16: error: it broke (log: {log})." in text
     assert "bn at N = 16: not-applicable: a single row." in text
@@ -42,7 +42,7 @@ def test_a_claim_that_fails_is_named(make: Make) -> None:
     made = make()
     keys = [made.cell("bnp", seed=seed, rows=epochs([1.0], [0.5 + seed / 100])) for seed in (1, 2, 3)]
     made.claim("test_accuracy", "value", keys, at_least=0.9, says="it learns")
-    text = render_ending(made.read(), made.out, terminal=(200, False))
+    text = render_ending(made.read(), made.out, terminal=(500, False))
     assert "Claims: 0 of 1 hold, 1 fails." in text
     assert "Fails: it learns." in text
 
