@@ -357,6 +357,7 @@ class SuiteRecord(Record):
 
     Attributes:
         claims: a dictionary for one that this version cannot read.
+        changes: settings that a run gave every cell (``--set``).
         inks: how methods of its plugins are drawn, by kind.
     """
 
@@ -374,6 +375,7 @@ class SuiteRecord(Record):
     select: Annotated[SelectRecord | None, OrNone] = None
     probe: Annotated[dict[str, JSON] | None, OrNone] = None
     shortened: ShortenedRecord | None = None
+    changes: Annotated[list[str], _else(list)] = []
     inks: Annotated[dict[str, JSON] | None, OrNone] = None
     cells: Annotated[list[CellRecord], FailFast()] = []
 

@@ -14,7 +14,7 @@ from bnpbench.sites import Misfit, Site, no_site, nothing_to_precondition
 from bnpbench.suite.cells import Cell
 from bnpbench.suite.document import Measure, Probe
 from bnpbench.suite.expand import Grid
-from bnpbench.suite.explain import closest, shown
+from bnpbench.suite.explain import closest, listed, shown
 from bnpbench.suite.settings import Settings, having, training_of
 from bnpbench.suite.vocabulary import label
 
@@ -173,6 +173,15 @@ def check_labels(grid: Grid) -> None:
         renamed |= by_method.setdefault(bare, name) != name
     if renamed:
         _check_renamed(grid)
+
+
+def check_baseline(grid: Grid, baseline: str | None) -> None:
+    """Raises SuiteError where no method has this label or kind."""
+    methods = [method for _, method in _first_rows(grid)]
+    names = dict.fromkeys(name for method in methods for name in (label(method), method.kind))
+    if baseline is not None and baseline not in names:
+        message = f"no method of the suite is called {baseline!r}; there are: {listed(names)}"
+        raise grid.source.error(message, ("report", "baseline"), closest(baseline, names))
 
 
 def _check_renamed(grid: Grid) -> None:

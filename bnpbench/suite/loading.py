@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from pydantic import ValidationError
 
 from bnpbench.cache import expanded
 from bnpbench.errors import SuiteError
-from bnpbench.suite.check import check_devices, check_fit, check_labels, check_settings, groups
+from bnpbench.suite.check import check_baseline, check_devices, check_fit, check_labels, check_settings, groups
 from bnpbench.suite.claims import check_claims
 from bnpbench.suite.document import Document, Override, Select
 from bnpbench.suite.expand import Grid
@@ -50,7 +51,7 @@ def _load(source: str | Path, allow_plugins: bool, changes: Sequence[str]) -> Su
     file = read(_path(source))
     document = _document(file)
     try:
-        return _loaded(file, _changed(document, changes), allow_plugins)
+        return replace(_loaded(file, _changed(document, changes), allow_plugins), changes=tuple(changes))
     except SuiteError as error:
         number, _, key = (error.key or "").removeprefix("override[").partition("].set.")
         if key and int(number) >= len(document.override):
@@ -68,6 +69,7 @@ def _loaded(file: Source, document: Document, allow_plugins: bool) -> Suite:
     check_fit(grid)
     check_devices(grid, document.measure, document.probe)
     check_labels(grid)
+    check_baseline(grid, document.report.baseline)
     suite = Suite(
         name=document.name,
         source=document.source,

@@ -77,6 +77,7 @@ class Suite:
         plugins: the Python files that were run for it.
         reads: the files that it says its plugins read.
         words: what may stand in it, the kinds of its plugins among them.
+        changes: settings that were asked for beside it, ``KEY=VALUE`` each.
     """
 
     name: str
@@ -94,6 +95,7 @@ class Suite:
     reads: tuple[str, ...]
     words: Vocabulary = field(repr=False)
     _rows: tuple[Row, ...] = field(repr=False)
+    changes: tuple[str, ...] = ()
     _made: dict[object, tuple[Cell, ...]] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def cells(
@@ -252,6 +254,7 @@ class Suite:
             bnpbench=_version(),
             measure=MeasureRecord(**_told(self.measure)),
             baseline=self.baseline,
+            changes=list(self.changes),
             targets=list(self.targets),
             references=[
                 ReferenceRecord(

@@ -132,3 +132,19 @@ def test_a_change_that_cannot_be_names_itself(change: str, words: str) -> None:
         load_suite("quick", changes=["threads=1", change])
     assert words in str(caught.value)
     assert "override" not in str(caught.value)
+
+
+def test_a_baseline_that_no_method_has_is_refused_with_its_place(tmp_path: Path) -> None:
+    text = Path(shipped_suites()["quick"]).read_text()
+    file = tmp_path / "own.toml"
+    file.write_text(text.replace("[report]\n", '[report]\nbaseline = "vanila"\n'))
+    with pytest.raises(SuiteError, match=r"no method of the suite is called 'vanila'.*did you mean 'vanilla'") as caught:
+        load_suite(file)
+    assert caught.value.line is not None
+    file.write_text(text.replace("[report]\n", '[report]\nbaseline = "bn"\n'))
+    assert load_suite(file).baseline == "bn"
+
+
+def test_what_was_changed_stands_in_the_document() -> None:
+    suite = load_suite("quick", changes=["optimizer.lr=0.25"])
+    assert suite.document(suite.cells(device="cpu", threads=1)).changes == ["optimizer.lr=0.25"]

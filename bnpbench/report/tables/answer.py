@@ -29,6 +29,8 @@ def cost_and_gain(view: View) -> Section | None:
     metric = gain_metric(view)
     targets = {answer.target for answer in found} - {None}
     target = f"{next(iter(targets))}" if len(targets) == 1 else "target"
+    what = (f"seconds to {target}", f"steps to {target}", "memory")
+    seconds, steps, memory = (f"{one} over {base}" for one in what)
     columns: dict[str, list[str | Entry]] = {
         "settings": [answer.group for answer in found],
         "N": [str(answer.batch_size) for answer in found],
@@ -39,11 +41,11 @@ def cost_and_gain(view: View) -> Section | None:
             _difference(answer, metric) for answer in found
         ],
         "gain": [answer.gain.word for answer in found],
-        f"seconds to {target}": [_to_target(answer, "seconds", answer.seconds, len(targets)) for answer in found],
-        f"steps to {target}": [_to_target(answer, "steps", answer.steps, len(targets)) for answer in found],
-        "memory": [_ratio(answer, "peak memory", answer.memory) for answer in found],
+        seconds: [_to_target(answer, "seconds", answer.seconds, len(targets)) for answer in found],
+        steps: [_to_target(answer, "steps", answer.steps, len(targets)) for answer in found],
+        memory: [_ratio(answer, "peak memory", answer.memory) for answer in found],
     }
-    optional = ("memory", f"steps to {target}", f"seconds to {target}", "settings")
+    optional = (memory, steps, seconds, "settings")
     unused = [name for name in optional if not any(_told(cell) for cell in columns[name])]
     spare = [name for name in optional[:3] if name not in unused]
     rows = tuple(zip(*(cells for name, cells in columns.items() if name not in unused), strict=True))
@@ -88,9 +90,9 @@ def _to_target(answer: Answer, what: str, side: Side, targets: int) -> Entry:
 
 
 def _shown(answer: Answer, quantity: str, side: Side, estimate: Estimate, digits: int, sign: str) -> Entry:
-    """The number with its interval, in as many digits as the interval has two of."""
+    """The number with its interval, in one digit more where the interval asks for it."""
     if estimate.width:
-        digits = max(digits, min(decimals(estimate.width, 1), 6))
+        digits = max(digits, min(decimals(estimate.width, 1), digits + 1))
     value, *bounds = (
         format(round(number, digits) + 0.0, f"{sign},.{digits}f") if math.isfinite(number) else significant(number)
         for number in (estimate.value, estimate.low, estimate.high)

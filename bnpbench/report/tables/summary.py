@@ -11,7 +11,7 @@ from bnpbench.report.data import Cell, View, tallied
 from bnpbench.report.document import Entry, Place, Section, Table
 from bnpbench.suite import told
 from bnpbench.suite.settings import having
-from bnpbench.text import span
+from bnpbench.text import some, span
 
 _SHOWN = 5  # keys, logs and values in one place of a table
 
@@ -63,13 +63,14 @@ def deviations(view: View) -> Section | None:
     lines = []
     shortened = view.document.shortened and view.document.shortened.epochs
     if shortened:
-        lines.append(
-            f"shortened: {told(shortened)} epochs instead of the suite's (--epochs); schedules are as they were"
-        )
+        epochs = "1 epoch" if shortened == 1 else f"{told(shortened)} epochs"
+        lines.append(f"shortened: {epochs} instead of the suite's (--epochs); schedules are as they were")
+    if view.document.changes:
+        lines.append(f"changed by --set: {some(view.document.changes)}")
     seeds = {str(cell.settings.get("seed")) for cell in view.document.cells}
     run = {str(cell.settings.get("seed")) for cell in (*view.cells, *view.trials)}
     if view.named and len(run) < len(seeds):
-        lines.append(f"seeds: {len(run)} of {len(seeds)} were run")
+        lines.append(f"seeds: {len(run)} of the suite's {len(seeds)}")
     limits = {told(limit) for cell in view.cells if (limit := cell.settings.get("train_limit")) is not None}
     lines += [f"limited: trained on the first {limit} examples (train_limit)" for limit in sorted(limits)]
     cells = [cell for cell in view.cells if cell.row]

@@ -61,8 +61,8 @@ def test_targets_stand_in_the_heading_where_there_is_one_and_in_the_rows_where_t
     made.document["targets"] = [0.5]
     measured(made, "vanilla", 1.0, 0.5)
     measured(made, "bnp", 1.5, 0.6)
-    assert "seconds to 0.5" in section(made).tables[0].columns
-    assert section(made).tables[0].spare == ("steps to 0.5", "seconds to 0.5")
+    assert "seconds to 0.5 over vanilla" in section(made).tables[0].columns
+    assert section(made).tables[0].spare == ("steps to 0.5 over vanilla", "seconds to 0.5 over vanilla")
 
 
 def test_settings_that_vary_are_a_column(make: Make) -> None:

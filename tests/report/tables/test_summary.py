@@ -71,9 +71,9 @@ def test_seeds_of_which_nothing_was_measured_are_told_once(make: Make) -> None:
         for method in ("vanilla", "bnp"):
             made.cell(method, 16, seed, epochs([1.0] * 6, [0.5] * 6) if seed < 3 else None)
     text = render(made.read())
-    assert "## Deviations\n\n- seeds: 2 of 3 were run\n" in text
+    assert "## Deviations\n\n- seeds: 2 of the suite's 3\n" in text
     assert "- cells: 4: 4 ok" in text
-    assert text.count("2 of 3") == 1
+    assert text.count("2 of the suite's 3") == 1
     assert "not measured" not in text
     assert "Not measured to the end" not in text
 
@@ -84,3 +84,10 @@ def test_all_seeds_are_no_deviation(make: Make) -> None:
         made.cell("bnp", 16, seed, epochs([1.0] * 6))
     made.cell("vanilla", 16, 2, epochs([1.0] * 6))
     assert "## Deviations" not in render(made.read())
+
+
+def test_settings_that_a_run_changed_are_a_deviation(make: Callable[..., Made]) -> None:
+    made = make()
+    made.document["changes"] = ["optimizer.lr=0.02"]
+    made.cell("bnp", rows=epochs([1.0]))
+    assert "- changed by --set: optimizer.lr=0.02" in render(made.read())
