@@ -509,7 +509,7 @@ def test_shortened_runs_are_told_to_run_in_full(make: Make) -> None:
     made.document["shortened"] = {"epochs": 1}
     made.claim("train_seconds", "value", [made.cell("bnp", rows=epochs([1.0]))], at="all", at_most=2)
     text = render(made.read())
-    assert "- shortened: 1 epochs instead of the suite's (--epochs)" in text
+    assert "- shortened: 1 epoch instead of the suite's (--epochs)" in text
     assert "Undecided: value of train_seconds: n = 1; run without --epochs." in text
 
 
