@@ -233,6 +233,11 @@ class Suite:
         """The seeds of the sweep."""
         return frozenset(row.settings.seed for row in self._rows)
 
+    def _asked(self) -> dict[str, Any]:
+        """The baseline and the changes, where any were asked for."""
+        told = {"baseline": self.baseline, "changes": list(self.changes)}
+        return {name: value for name, value in told.items() if value}
+
     def document(self, cells: Sequence[Cell], *, epochs: int | None = None) -> SuiteRecord:
         """What ``suite.json`` holds.
 
@@ -253,8 +258,6 @@ class Suite:
             description=self.description,
             bnpbench=_version(),
             measure=MeasureRecord(**_told(self.measure)),
-            baseline=self.baseline,
-            changes=list(self.changes),
             targets=list(self.targets),
             references=[
                 ReferenceRecord(
@@ -266,6 +269,7 @@ class Suite:
             select=SelectRecord(**_told(self.select)) if self.select else None,
             probe=_told(self.probe) if self.probe else None,
             shortened=ShortenedRecord(epochs=epochs) if epochs else None,
+            **self._asked(),
             **self._inks(),
             cells=[_cell(cell, blocks[cell.key]) for cell in cells],
         )

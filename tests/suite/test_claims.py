@@ -163,7 +163,6 @@ def test_the_document_is_whole(load: Load) -> None:
         "description",
         "bnpbench",
         "measure",
-        "baseline",
         "targets",
         "references",
         "claims",
