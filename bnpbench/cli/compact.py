@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from bnpbench.cli.output import from_home
+from bnpbench.text import number_of
 
 
 def compact(
@@ -28,5 +29,5 @@ def compact(
     if not merged:
         raise NothingToCompare(f"{directory}: no results in here; write some with `bnpbench run SUITE --out FOLDER`")
     for folder, cells in merged.items():
-        print(f"{folder}: {cells} cell{'' if cells == 1 else 's'} in one file a table")
+        print(f"{folder}: {number_of(cells, 'cell')} in one file a table")
     return 0

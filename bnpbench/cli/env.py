@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bnpbench.errors import BnpbenchError
+from bnpbench.text import number_of
 
 if TYPE_CHECKING:
     from bnpbench.records.documents import Rates
@@ -57,7 +58,7 @@ def _rates(found: Rates | None) -> list[str]:
     lines = [f"rates, measured {found.measured}:", *(f"  by {name}" for name in found.libraries)]
     for rate in filter(None, found.rates):
         scale, unit = UNITS.get(rate.quantity, PRODUCTS)
-        threads = "" if rate.threads is None else f", {rate.threads} thread{'' if rate.threads == 1 else 's'}"
+        threads = "" if rate.threads is None else f", {number_of(rate.threads, 'thread')}"
         middle, low, high = (f"{number / scale:,.1f}" for number in (rate.median, rate.low, rate.high))
         spread = f"({low} to {high}, {rate.repetitions} times)"
         lines.append(f"  {rate.device}{threads}: {rate.quantity} {middle} {unit} {spread}")

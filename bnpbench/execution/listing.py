@@ -26,7 +26,7 @@ from bnpbench.results import read_results
 from bnpbench.sites import Misfit
 from bnpbench.suite import Cell, PluginFile, Settings, Suite, differing, misfit, telling, told, unchecked
 from bnpbench.suite.settings import FACTS, having
-from bnpbench.text import plain
+from bnpbench.text import number_of, plain
 
 ERROR = 3  # exit code, as of a run
 EAGER = {"engine": "eager", "devices": 1, "deterministic": False}
@@ -184,7 +184,7 @@ def smoke_check(selection: Selection, data_dir: Path | None = None) -> Smoked:
 def _by_reason(cells: Iterable[tuple[Cell, str]]) -> list[str]:
     """A line for each reason and method: how many cells, and why."""
     counts = Counter((cell.label, reason) for cell, reason in cells)
-    return [f"{plain(label)}, {n} cell{'' if n == 1 else 's'}: {plain(why)}" for (label, why), n in counts.items()]
+    return [f"{plain(label)}, {number_of(n, 'cell')}: {plain(why)}" for (label, why), n in counts.items()]
 
 
 def _unfit(cells: Iterable[Cell]) -> Iterable[tuple[Cell, str]]:

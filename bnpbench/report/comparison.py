@@ -10,7 +10,7 @@ from typing import Literal
 from bnpbench.report.document import Chapter, Entry, Place, Section, Table
 from bnpbench.report.render.text import rendered
 from bnpbench.statistics.intervals import Estimate
-from bnpbench.text import dash, fixed
+from bnpbench.text import dash, fixed, number_of
 
 METRIC = "train_seconds"  # whose times are compared
 
@@ -160,7 +160,7 @@ def _what(change: Change) -> str:
 
 
 def _number(changes: Sequence[Change], word: str) -> str:
-    return f"{len(changes)} {word}{'' if len(changes) == 1 or word == 'undecided' else 's'}"
+    return f"{len(changes)} {word}" if word == "undecided" else number_of(len(changes), word)
 
 
 def _ratio(estimate: Estimate | None) -> str:

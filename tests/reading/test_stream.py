@@ -3,39 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from bnpbench.errors import DataError
-from bnpbench.reading.stream import Stream, Streams
-from tests.support.imagefolders import CLASSES, lay_out
-from tests.support.kinds import made
-
-CPU = torch.device("cpu")
-
-
-SIZE = 32
-
-
-def options(workers: int = 0, size: int = SIZE) -> Any:
-    return made("dataset", {"kind": "imagenet", "workers": workers, "size": size})
+from tests.support.imagefolders import CLASSES, everything, lay_out, streams
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     return lay_out(tmp_path, train=9, val=3)
-
-
-def streams(root: Path, workers: int = 0, **others: Any) -> Streams:
-    return options(workers).open(root, device=CPU, **{"augment": True, **others})
-
-
-def everything(stream: Stream, batch_size: int = 4, seed: int = 0) -> tuple[Tensor, Tensor]:
-    images, labels = zip(*stream.batches(torch.arange(len(stream)), batch_size, seed), strict=True)
-    return torch.cat(images), torch.cat(labels)
 
 
 def corrupt(path: Path) -> None:

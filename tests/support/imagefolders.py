@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 from PIL import Image
+from torch import Tensor
 
 from bnpbench.reading import imagefolder
+from bnpbench.reading.stream import Stream, Streams
+from tests.support.kinds import made
 
+CPU = torch.device("cpu")
+SIZE = 32
 CLASSES = ["n01440764", "n01443537", "n02102040"]
 
 
@@ -30,3 +37,19 @@ def lay_out(root: Path, **counts: int) -> Path:
                 photo(random, mode).save(folder / f"{name}_{index}.JPEG", quality=95)
     imagefolder.listing.cache_clear()
     return root
+
+
+def options(workers: int = 0, size: int = SIZE) -> Any:
+    """An image folder's data set as a suite would have it."""
+    return made("dataset", {"kind": "imagenet", "workers": workers, "size": size})
+
+
+def streams(root: Path, workers: int = 0, **others: Any) -> Streams:
+    """Its parts, opened for training."""
+    return options(workers).open(root, device=CPU, **{"augment": True, **others})
+
+
+def everything(stream: Stream, batch_size: int = 4, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """All images and labels of one part, in order."""
+    images, labels = zip(*stream.batches(torch.arange(len(stream)), batch_size, seed), strict=True)
+    return torch.cat(images), torch.cat(labels)
