@@ -4,8 +4,8 @@ A process is what repeats: from one to the next a time moves by more than the ep
 is the mean over processes of each one's median, and Student's t over processes gives its interval: on a logarithmic
 scale for times and ratios, so that none ends below 0. Of a single process the interval is about
 its own epochs: between two order statistics, interpolated (Hettmansperger and Sheather 1986, Statistics and Probability
-Letters 4), which holds the median whatever the distribution; below six epochs by Student's t. Simulated coverage at
-every number of epochs and processes stands in ``tests/statistics/test_times.py``.
+Letters 4), which holds the median whatever the distribution; below six epochs by Student's t. Its coverage is
+simulated in ``tests/statistics/test_times.py``.
 """
 
 from __future__ import annotations
