@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from bnpbench.registry import baselines
 from bnpbench.report.answer import Answer, Side, answers, baseline_of, gain_metric
 from bnpbench.report.data import View
 from bnpbench.report.document import Entry, Place, Section, Table
@@ -14,7 +15,6 @@ from bnpbench.statistics.intervals import Estimate
 from bnpbench.text import dash, decimals, significant, some
 
 TITLE = "Cost and gain"
-_NOTHING = 'nothing to set the methods against: "vanilla" or "bn" in the suite, or [report] baseline, would be'
 
 
 def cost_and_gain(view: View) -> Section | None:
@@ -24,7 +24,9 @@ def cost_and_gain(view: View) -> Section | None:
     if not bases:
         return None
     if not found:
-        return Section(TITLE, (_NOTHING,) if bases == [None] else ("no method but the baseline was run",))
+        kinds = " or ".join(f'"{kind}"' for kind in baselines())
+        nothing = f"nothing to set the methods against: {kinds} in the suite, or [report] baseline, would be"
+        return Section(TITLE, (nothing if bases == [None] else "no method but the baseline was run",))
     base = bases[0] if len(bases) == 1 else "the baseline"
     metric = gain_metric(view)
     targets = {answer.target for answer in found} - {None}
