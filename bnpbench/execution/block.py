@@ -281,7 +281,7 @@ class BlockRun:
             for member in members:
                 if member is not base:
                     pairs = zip(member.rows, base.rows, strict=False)
-                    ratio = median_interval([a["train_seconds"] / b["train_seconds"] for a, b in pairs])
+                    ratio = median_interval([a["train_seconds"] / b["train_seconds"] for a, b in pairs], "ratios")
                     known = ratio.width is not None and ratio.n >= LEAST_RANKED  # few may be close by chance
                     found.append(ratio.width / ratio.value if known and ratio.width is not None else math.inf)
         return found

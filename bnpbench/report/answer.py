@@ -134,7 +134,7 @@ def _cost(view: View, pairs: Mapping[str, tuple[Cell, Cell]]) -> Side:
     if isinstance(in_turn, Missing):
         estimate, remark = unpaired_interval(sides[0], sides[1], ratio=True), in_turn.reason
     else:
-        estimate, remark = processes_interval([[one / other for one, other in cell] for cell in in_turn]), ""
+        estimate, remark = processes_interval([[one / other for one, other in cell] for cell in in_turn], "ratios"), ""
     word = _word(estimate, 1.0, ("cheaper", "dearer"), (1 / (1 + LEVEL_COST), 1 + LEVEL_COST))
     return Side(estimate, word, remark)
 

@@ -301,7 +301,7 @@ class Pair:
             judgement, remark = "not judged", unjudged
         if lacking:
             remark = "; ".join(filter(None, (remark, f"{len(whole)} of {len(samples)} seeds: {', '.join(lacking)}")))
-        texts = [fixed(processes_interval([both[side] for both in whole]).value, 4) for side in (0, 1)]
+        texts = [fixed(processes_interval([both[side] for both in whole], "times").value, 4) for side in (0, 1)]
         yield where.change(what, METRIC, texts[0], texts[1], judgement, remark, estimate)
 
     def _judgement(self, estimate: Estimate) -> tuple[Judgement, str]:

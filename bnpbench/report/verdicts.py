@@ -188,7 +188,9 @@ def _of_times(view: View, claim: ClaimRecord, left: Seeds, right: Seeds | None) 
         if not first:
             return Missing(tallied(reasons) or "not measured")
         return _Answer(
-            processes_interval([list(series.values()) for series in first.values()]), "epochs", tallied(reasons)
+            processes_interval([list(series.values()) for series in first.values()], "times"),
+            "epochs",
+            tallied(reasons),
         )
     second, more = _sampled(view, right, metric, ats[1])
     reasons += more
@@ -201,7 +203,7 @@ def _of_times(view: View, claim: ClaimRecord, left: Seeds, right: Seeds | None) 
     pairs = paired(view, {seed: (left[seed], right[seed]) for seed in common}, first, second) if alike else None
     if pairs:
         compared = [[one / other if ratio else one - other for one, other in cell] for cell in pairs]
-        return _Answer(processes_interval(compared, differences=not ratio), "pairs", tallied(reasons))
+        return _Answer(processes_interval(compared, "ratios" if ratio else "differences"), "pairs", tallied(reasons))
     samples = [[list(side[seed].values()) for seed in common] for side in (first, second)]
     apart = "not measured in turn" if alike else "each side over epochs of its own, not in pairs"
     remark = "; ".join(filter(None, (tallied(reasons), apart)))

@@ -103,7 +103,7 @@ def ratio(out: Path) -> Estimate:
     """The bnp/vanilla ratio, as the report has it."""
     table = seconds(out)
     ratios = table["bnp"] / table["vanilla"]
-    return processes_interval([list(of_seed) for _, of_seed in ratios.groupby("seed")])
+    return processes_interval([list(of_seed) for _, of_seed in ratios.groupby("seed")], "ratios")
 
 
 def step_seconds(out: Path) -> float:
@@ -146,7 +146,7 @@ def coverage_over_cells(k: int, epochs: int = 20, trials: int = 1000) -> float:
     held = 0
     for _ in range(trials):
         cells = [(1 + 0.03 * random.standard_normal()) * (1 + 0.05 * random.standard_normal(epochs)) for _ in range(k)]
-        estimate = processes_interval(cells)
+        estimate = processes_interval(cells, "times")
         held += estimate.low <= 1 <= estimate.high
     return held / trials
 

@@ -106,3 +106,27 @@ def test_power_law_has_the_textbook_interval() -> None:
 def test_power_law_needs_columns_that_differ_and_points_to_spare() -> None:
     assert power_law([[1.0, 2.0, 4.0], [1.0, 2.0, 4.0]], [1.0, 2.0, 3.0]) == []
     assert power_law([[1.0, 2.0]], [1.0, 2.0]) == []
+
+
+@pytest.mark.parametrize("noise", ["even", "heavy tails"])
+@pytest.mark.parametrize("n", [3, 4, 5, 8, 20])
+def test_the_interval_of_an_exponent_holds_the_truth_in_95_percent_of_simulations(n: int, noise: str) -> None:
+    random = np.random.default_rng(n)
+    drawn = random.normal(size=(2000, n)) if noise == "even" else random.standard_t(3, (2000, n))
+    x = 2.0 ** np.arange(n)
+    found = [power_law([x.tolist()], (3 * x**0.7 * np.exp(0.1 * row)).tolist())[0] for row in drawn]
+    assert 0.93 <= np.mean([e.low <= 0.7 <= e.high for e in found]) <= 0.98  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("n", [3, 5, 10])
+@pytest.mark.parametrize("examples", [360, 10_000])
+def test_accuracies_of_few_examples_hold_the_truth_in_93_percent_of_simulations(examples: int, n: int) -> None:
+    """Counts of right answers, of seeds that differ by less than an example and by more."""
+    random = np.random.default_rng([n, examples])
+    for spread in (0.1, 0.3, 1.0, 0.01 * examples):
+        for level in (0.1, 0.3, 0.5):
+            drawn = np.round(random.normal(0.9 * examples + level, spread, (4000, n))) / examples
+            truth = float(drawn.mean())
+            found = [mean_interval(row, 1 / examples / math.sqrt(12)) for row in drawn[:2000].tolist()]
+            held = np.mean([e.low <= truth <= e.high for e in found])  # type: ignore[operator]
+            assert held >= 0.93, (spread, level, held)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from bnpbench.report.data import Cell, Group, Series, View, measured
 from bnpbench.report.figures.model import Curve
 from bnpbench.report.tables.summary import deviations, heading
-from bnpbench.statistics.times import processes_interval
+from bnpbench.statistics.times import Kind, processes_interval
 from bnpbench.text import span
 
 INTERVAL = "95 % interval"
@@ -44,11 +44,9 @@ def over_seeds(
     )
 
 
-def interval_curve(
-    method: str, quantity: str, points: Mapping[int, Sequence[Sequence[float]]], *, differences: bool = False
-) -> Curve:
+def interval_curve(method: str, quantity: str, points: Mapping[int, Sequence[Sequence[float]]], kind: Kind) -> Curve:
     """For each batch size the median of its cells' values with its interval; without a bar where it has none."""
-    estimates = {x: processes_interval(cells, differences=differences) for x, cells in points.items()}
+    estimates = {x: processes_interval(cells, kind) for x, cells in points.items()}
     return Curve(
         method,
         quantity,

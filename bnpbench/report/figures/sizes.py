@@ -24,7 +24,7 @@ def step_time(view: View, group: Group) -> Iterable[Figure]:
             if any(series):
                 points[batch_size] = [[1e3 * seconds for seconds in epochs] for epochs in series if epochs]
         if points:
-            curves.append(interval_curve(method, "milliseconds a step", points))
+            curves.append(interval_curve(method, "milliseconds a step", points, "times"))
     sizes = tuple(sorted({x for curve in curves for x in curve.x}))
     if len(sizes) < 2:
         return
@@ -87,7 +87,7 @@ def _extra(view: View, group: Group, base: str, sizes: Sequence[int]) -> list[Cu
             if more:
                 points[size] = [[1e3 * seconds for seconds in cell] for cell in more]
         if points:
-            found.append(interval_curve(method, "ms a step more", points, differences=True))
+            found.append(interval_curve(method, "ms a step more", points, "differences"))
     return found
 
 

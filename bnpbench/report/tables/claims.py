@@ -127,6 +127,6 @@ def _ours(place: Place, what: str, values: Sequence[Sequence[float]], *, are_tim
     """Times by their median and interval over epochs, as of a claim; anything else by its mean over seeds."""
     every = [number for numbers in values for number in numbers]
     if are_times:
-        return place.interval(what, processes_interval(values), every)
+        return place.interval(what, processes_interval(values, "times"), every)
     center = sum(every) / len(every)
     return place.over_seeds(what, center, every, decimals(center))

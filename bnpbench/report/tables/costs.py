@@ -177,7 +177,7 @@ def _bounds_row(place: Place, cell: Cell, rates: _Best, series: Sequence[Sequenc
     """The numbers of a row, in the order of records."""
     least = rates.bounds(cell)
     roofline = 1e3 * max(least["arithmetic"], least["bytes"])
-    estimate = processes_interval([epochs for epochs in series if epochs])
+    estimate = processes_interval([epochs for epochs in series if epochs], "times")
     ratio = estimate.value / roofline
     traffic = cell.count("bytes_per_step")
     verdict = max(least, key=lambda name: least[name])

@@ -134,7 +134,7 @@ def measured_crossing(view: View, group: Group, method: str, other: str, sizes: 
     found = {size: cells for size, cells in found.items() if cells}
     if len(found) < 2:
         return None
-    intervals = {size: processes_interval(cells, differences=True) for size, cells in found.items()}
+    intervals = {size: processes_interval(cells, "differences") for size, cells in found.items()}
     low = max((size for size, e in intervals.items() if e.low is not None and e.low > 0), default=None)
     above = [size for size, e in intervals.items() if e.high is not None and e.high < 0 and size > (low or 0)]
     high = min(above, default=None)

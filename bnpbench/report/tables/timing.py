@@ -11,7 +11,7 @@ from bnpbench.report.query import Missing, Pairs, paired_times, times
 from bnpbench.report.tables.claims import published
 from bnpbench.report.verdicts import noise
 from bnpbench.statistics.intervals import Estimate, outliers
-from bnpbench.statistics.times import processes_interval
+from bnpbench.statistics.times import Kind, processes_interval
 from bnpbench.text import dash, span
 
 _METRIC = "train_seconds"
@@ -32,7 +32,7 @@ def timing(view: View) -> Section:
 def _seconds(view: View, group: Group, alone: bool) -> Table:
     cells = {at: measured(group.at(at[1], at[0])) for at in _places(group, group.methods)}
     series = {at: [list(_times(view, cell).values()) for cell in whole] for at, (whole, _) in cells.items()}
-    estimates = _intervals(series)
+    estimates = _intervals(series, "times")
     entries = {}
     for at, (_, others) in cells.items():
         place = Place("seconds per epoch", group.title, at[1], at[0])
@@ -58,7 +58,7 @@ def _ratios(view: View, group: Group, base: str) -> Table:
     methods = [method for method in group.methods if method != base]
     found = {at: _paired_ratios(view, group, at, base) for at in _places(group, methods)}
     ratios = {at: cells for at, cells in found.items() if not isinstance(cells, Missing)}
-    estimates = _intervals(ratios)
+    estimates = _intervals(ratios, "ratios")
     entries, quantity = {}, f"{_METRIC} ratio"
     for at, cells in found.items():
         place = Place(f"ratio to {base}", group.title, at[1], at[0])
@@ -112,10 +112,10 @@ def _paired_ratios(view: View, group: Group, at: _At, base: str) -> list[list[fl
     return [[one / other for one, other in cell] for cell in pairs]
 
 
-def _intervals(samples: Mapping[_At, Sequence[Sequence[float]]]) -> dict[_At, Estimate]:
+def _intervals(samples: Mapping[_At, Sequence[Sequence[float]]], kind: Kind) -> dict[_At, Estimate]:
     """Of every place whose cells have epochs."""
     kept = {at: cells for at, sample in samples.items() if (cells := [epochs for epochs in sample if epochs])}
-    return {at: processes_interval(cells) for at, cells in kept.items()}
+    return {at: processes_interval(cells, kind) for at, cells in kept.items()}
 
 
 def _over(estimates: Iterable[Estimate], what: str) -> str:

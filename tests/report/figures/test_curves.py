@@ -31,7 +31,7 @@ def test_a_curve_stands_where_every_seed_has_a_number() -> None:
 
 
 def test_bars_are_intervals_and_points_without_one_have_none() -> None:
-    curve = interval_curve("bnp", "ms", {1: [[1.0, 1.1, 1.2, 1.3, 1.4, 1.5]], 2: [[1.0, 3.0]], 3: [[5.0]]})
+    curve = interval_curve("bnp", "ms", {1: [[1.0, 1.1, 1.2, 1.3, 1.4, 1.5]], 2: [[1.0, 3.0]], 3: [[5.0]]}, "times")
     assert (curve.y[0], curve.y[2]) == (1.25, 5.0)
     assert curve.low[0] < curve.y[0] < curve.high[0]
     assert (curve.low[2], curve.high[2]) == (5.0, 5.0)
