@@ -33,7 +33,7 @@ class SchedulePlugin(Kinded):
 
     During a warm-up of T iterations the rate is ``start`` (``constant``) or on the line from ``start`` at iteration 0
     to the full rate at iteration T (``linear``); from iteration T on it is the full rate. All of it times
-    :meth:`share`.
+    :meth:`share`. A subclass whose rate changes within an epoch defines :meth:`rate` instead.
     """
 
     warmup: Warmup | None = None
@@ -60,7 +60,7 @@ class SchedulePlugin(Kinded):
         """
         return None
 
-    def rate(self, full: float, epoch: int, iteration: int, iterations: int) -> float:
+    def rate(self, full: float, epoch: int, iteration: int, iterations: int, epochs: int) -> float:
         """The learning rate of a step.
 
         Args:
@@ -68,14 +68,15 @@ class SchedulePlugin(Kinded):
             epoch: from 1.
             iteration: of the epoch, from 0.
             iterations: steps an epoch.
+            epochs: of the training.
 
         Returns:
             The learning rate.
         """
-        return self._warmed_up(full, (epoch - 1) * iterations + iteration, iterations) * self.share(epoch)
+        return self.warmed_up(full, (epoch - 1) * iterations + iteration, iterations) * self.share(epoch)
 
     def warmup_iterations(self, iterations: int) -> int:
-        """Steps before the full rate, at so many steps an epoch; after these the rate changes only between epochs.
+        """Steps before the full rate, at so many steps an epoch.
 
         Args:
             iterations: steps an epoch.
@@ -85,7 +86,17 @@ class SchedulePlugin(Kinded):
         """
         return 0 if self.warmup is None else self.warmup.length(iterations)
 
-    def _warmed_up(self, full: float, step: int, iterations: int) -> float:
+    def warmed_up(self, full: float, step: int, iterations: int) -> float:
+        """The rate of a step by the warm-up alone.
+
+        Args:
+            full: the optimizer's learning rate.
+            step: from 0.
+            iterations: steps an epoch.
+
+        Returns:
+            The learning rate: ``full`` from the end of the warm-up on.
+        """
         length = self.warmup_iterations(iterations)
         if self.warmup is None or step >= length:
             return full

@@ -114,8 +114,12 @@ def _fault(settings: Settings) -> tuple[tuple[str, ...], str] | None:
 
 
 def _fault_of_devices(settings: Settings) -> tuple[tuple[str, ...], str] | None:
-    """What does not go together with the number of devices."""
-    devices = settings.devices
+    """What does not go together with the number of devices, or of micro-batches."""
+    devices, parts = settings.devices, settings.accumulate
+    if settings.batch_size % parts:
+        return ("accumulate",), f"{parts} micro-batches cannot share a batch of {settings.batch_size} equally"
+    if parts > 1 and devices > 1:
+        return ("accumulate",), f"{parts} micro-batches run on one device, not on {devices}"
     if settings.batch_size < devices:
         return ("devices",), f"{devices} devices cannot share a batch of {settings.batch_size}"
     if devices > 1 and settings.engine not in ("auto", "eager"):

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, SerializeAsAn
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from bnpbench.datasets.base import DatasetPlugin, shape_of
-from bnpbench.fields import Fraction, Kinded, NonNegativeFloat, Options, Positive, hints, stripped
+from bnpbench.fields import Fraction, Kinded, NonNegativeFloat, Options, Positive, PositiveFloat, hints, stripped
 from bnpbench.initializations.base import InitializationPlugin
 from bnpbench.initializations.glorot import Glorot
 from bnpbench.methods.base import MethodPlugin
@@ -133,6 +133,9 @@ class Settings(Options):
     schedule: Annotated[SerializeAsAny[SchedulePlugin], ByKind()] = Constant.made()
     initialization: Annotated[SerializeAsAny[InitializationPlugin], ByKind()] = Glorot.made()
     weight_decay: Annotated[WeightDecay, BeforeValidator(_value_or_table)] = WeightDecay()
+    clip_norm: PositiveFloat | None = None  # of all gradients together, after the method changed them
+    label_smoothing: Fraction = 0.0
+    accumulate: Annotated[Positive, Fact(checked=True, fits=True)] = 1  # micro-batches of a batch
     augment: Annotated[Literal["none", "crop-flip"], Fact(checked=True, data=True)] = "none"
     train_limit: Annotated[Positive | None, Fact(checked=True, data=True, free=None)] = None
     validation: Annotated[Fraction, Fact(checked=True, data=True, free=0.0)] = 0.0
@@ -148,9 +151,9 @@ class Settings(Options):
 
     @property
     def pooled_examples(self) -> int:
-        """Examples that share the statistics of a batch: all of it, or the smallest share of a device."""
+        """Examples that share the statistics of a layer: a micro-batch, or the smallest share of a device of it."""
         alone = self.devices > 1 and not self.method.shares_statistics  # each with its own statistics
-        return self.batch_size // self.devices if alone else self.batch_size
+        return self.batch_size // self.accumulate // (self.devices if alone else 1)
 
     @property
     def l2(self) -> float:

@@ -18,7 +18,7 @@ from bnpbench.bnp.algorithms import at_least_float32
 from bnpbench.fields import AUTOCAST
 from bnpbench.measure.flops import PRODUCTS, FlopCount
 from bnpbench.measure.step_costs import Columns, Costs
-from bnpbench.methods.base import Preconditioner
+from bnpbench.methods.base import Preconditioner, Published
 from bnpbench.methods.vanilla import Vanilla
 from bnpbench.suite import Settings
 from bnpbench.training import models
@@ -47,7 +47,8 @@ def costs(settings: Settings, input_shape: tuple[int, ...], classes: int) -> Cos
     added = (
         _products(_step(settings, model, input_shape, classes, preconditioned=False), settings.batch_size) - products
     )
-    published = settings.method.published(model, torch.empty(settings.batch_size, *input_shape, device=META))
+    batch = torch.empty(settings.batch_size, *input_shape, device=META)
+    published = settings.method.published(model, batch) if settings.accumulate == 1 else Published()
     counted = None if published.counted is None else published.counted + added
     step = _step(settings, model, input_shape, classes)
     with_method, operators = _executed(step, shares)
@@ -107,6 +108,8 @@ def _step(
         bnp=models.preconditioner(settings, model) if preconditioned else None,
         penalty=models.penalty(settings, model),
         augment=settings.augment != "none",
+        clip_norm=settings.clip_norm,
+        accumulate=settings.accumulate,
     )
     step(_index(examples))  # the first step also builds the optimizer's state
     return step
@@ -158,6 +161,7 @@ def _kept(settings: Settings, shares: Counter[int], input_shape: tuple[int, ...]
     """
     kept = casts = 0
     for examples, devices in shares.items():
+        examples //= settings.accumulate
         if settings.precision not in AUTOCAST:
             kept += devices * _traced(settings, examples, input_shape, classes, META)[0]
             continue
@@ -165,7 +169,9 @@ def _kept(settings: Settings, shares: Counter[int], input_shape: tuple[int, ...]
         with FakeTensorMode():
             of_one, operators = _traced(settings, examples, input_shape, classes, cpu)
             kept += devices * of_one
-            casts += devices * (operators - _traced(plain, examples, input_shape, classes, cpu)[1])
+            casts += (
+                devices * settings.accumulate * (operators - _traced(plain, examples, input_shape, classes, cpu)[1])
+            )
     return kept, casts
 
 

@@ -49,6 +49,8 @@ class Step:
         augment: crop and flip the images at random, by the ``draws`` of the epoch.
         autocast: goes around the forward pass and the loss.
         scaler: of the loss; its optimizer is one that leaves out an overflowed step by itself, on the device.
+        clip_norm: to which the norm of all gradients together is reduced before the update, where it is larger.
+        accumulate: equal micro-batches of a batch, whose gradients are added up before the update.
     """
 
     def __init__(
@@ -64,9 +66,12 @@ class Step:
         augment: bool = False,
         autocast: AbstractContextManager[object] = nullcontext(),  # noqa: B008 - it has no state
         scaler: GradScaler | None = None,
+        clip_norm: float | None = None,
+        accumulate: int = 1,
     ) -> None:
         self.model, self.images, self.labels, self.optimizer = model, images, labels, optimizer
         self.bnp, self.loss, self.penalty, self.autocast, self.scaler = bnp, loss, penalty, autocast, scaler
+        self.clip_norm, self.accumulate = clip_norm, accumulate
         self.draws = labels.new_zeros(len(labels), 3) if augment else None
         self.parameters = list(model.parameters())
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=labels.device)
@@ -91,10 +96,27 @@ class Step:
             images, labels: of these examples, where they are streamed; else they are gathered.
         """
         images, labels = self.data(index, images, labels)
-        output, loss = self.forward(images, labels)
-        self.backward(loss)
+        for parameter in self.parameters:
+            parameter.grad = None
+        output, loss = self._passes(images, labels)
+        if self.scaler is not None:
+            self.scaler.unscale_(self.optimizer)
         self.precondition()
         self.update(index, output, loss)
+
+    def _passes(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Forward and backward, of one micro-batch after the other; logits and mean loss of all."""
+        if self.accumulate == 1:
+            output, loss = self.forward(images, labels)
+            self.backward(loss)
+            return output, loss
+        outputs, losses, size = list[Tensor](), list[Tensor](), len(labels) // self.accumulate
+        for part in zip(images.split(size), labels.split(size), strict=True):
+            output, loss = self.forward(*part)
+            self.backward(loss)
+            outputs.append(output.detach())  # its graph goes before the next one comes
+            losses.append(loss.detach())
+        return torch.cat(outputs), torch.stack(losses).mean()
 
     def data(self, index: Tensor, images: Tensor | None, labels: Tensor | None) -> tuple[Tensor, Tensor]:
         """The batch, augmented."""
@@ -105,21 +127,17 @@ class Step:
         return images, labels
 
     def forward(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits, and the loss."""
-        for parameter in self.parameters:
-            parameter.grad = None
+        """Logits, and the loss, of a micro-batch."""
         with self.autocast:
             output = self.model(images)
             return output, self.loss(at_least_float32(output), labels)
 
     def backward(self, loss: Tensor) -> None:
-        """The gradients of the loss, and of the method's penalty."""
+        """The gradients of the loss of a micro-batch, and of the method's penalty; added to those that are there."""
         objective = loss if self.penalty is None else loss + self.penalty()
-        if self.scaler is None:
-            objective.backward()
-            return
-        self.scaler.scale(objective).backward()
-        self.scaler.unscale_(self.optimizer)
+        if self.accumulate > 1:
+            objective = objective / self.accumulate
+        (objective if self.scaler is None else self.scaler.scale(objective)).backward()
 
     def precondition(self) -> None:
         """The method's change of the gradients, if it has one."""
@@ -127,7 +145,9 @@ class Step:
             self.bnp.precondition()
 
     def update(self, index: Tensor, output: Tensor, loss: Tensor) -> None:
-        """The optimizer's step, and what is kept of this one."""
+        """The optimizer's step on the clipped gradients, and what is kept of this one."""
+        if self.clip_norm is not None:
+            nn.utils.clip_grad_norm_(self.parameters, self.clip_norm)
         if self.scaler is None:
             self.optimizer.step()
         else:

@@ -73,11 +73,13 @@ class Trainer:
             optimizer,
             images=examples.images if isinstance(examples, Resident) else None,
             bnp=self.bnp,
-            loss=self.group.loss(settings.batch_size),
+            loss=self.group.loss(settings.batch_size, settings.label_smoothing),
             penalty=models.penalty(settings, self.model),
             augment=settings.augment != "none" and isinstance(examples, Resident),
             autocast=self.autocast,
             scaler=self.scaler,
+            clip_norm=settings.clip_norm,
+            accumulate=settings.accumulate,
         )
         generators = {"order": self.order, "augmentation": self.noise}
         self.state = TrainingState(self.model, optimizer, self.bnp, generators, self.scaler)
@@ -96,7 +98,8 @@ class Trainer:
 
     def rate(self, epoch: int, iteration: int) -> float:
         """The learning rate of a step, of an epoch (from 1) and an iteration of it (from 0)."""
-        return self.settings.schedule.rate(self.settings.optimizer.lr, epoch, iteration, self.steps)
+        settings = self.settings
+        return settings.schedule.rate(settings.optimizer.lr, epoch, iteration, self.steps, settings.epochs)
 
     @property
     def finished(self) -> bool:

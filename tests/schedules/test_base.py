@@ -12,7 +12,7 @@ from tests.support.kinds import made
 
 def schedule(options: Any, rate: float = 0.1, iterations: int = 100) -> Callable[[int, int], float]:
     made_of = made("schedule", options)
-    return lambda epoch, iteration: float(made_of.rate(rate, epoch, iteration, iterations))
+    return lambda epoch, iteration: float(made_of.rate(rate, epoch, iteration, iterations, 600))
 
 
 STEPS = {"kind": "steps", "epochs": (80, 120)}

@@ -60,6 +60,9 @@ def every_setting() -> Settings:
             },
             "initialization": {"kind": "he-normal", "factor": 0.1},
             "weight_decay": {"value": 1.5e-4, "where": "l2"},
+            "clip_norm": 1.0,
+            "label_smoothing": 0.1,
+            "accumulate": 2,
             "augment": "crop-flip",
             "train_limit": 500,
             "validation": 0.1,
@@ -127,7 +130,7 @@ GOLDEN = [
         '"lr":0.5},"threads":1}',
     ),
     (
-        every_setting().model_dump(),
+        every_setting().model_dump(exclude={"clip_norm", "label_smoothing", "accumulate"}),
         "597207a2b574",
         '{"augment":"crop-flip","batch_size":128,"dataset":{"classes":4,"kind":"synthetic","seed":5,'
         '"shape":[3,32,32],"test":100,"train":1000},"deterministic":true,"device":"cuda","engine":"eager",'

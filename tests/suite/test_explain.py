@@ -22,8 +22,8 @@ SETTINGS = [
     (changed(S, ", lr = 0.1", ""), 5, "train.optimizer.lr", "is missing", None),
     (changed(S, "lr = 0.1", "lr = 0"), 5, "train.optimizer.lr", "must be above 0, not 0", None),
     (changed(S, "lr = 0.1", 'lr = "0.1"'), 5, "train.optimizer.lr", 'expected a number, not "0.1"', None),
-    (changed(S, '"sgd"', '"sdg"'), 5, "train.optimizer", 'unknown kind "sdg"; one of adam, sgd', "sgd"),
-    (changed(S, 'kind = "sgd", ', ""), 5, "train.optimizer", "needs a kind: one of adam, sgd", None),
+    (changed(S, '"sgd"', '"sdg"'), 5, "train.optimizer", 'unknown kind "sdg"; one of adam, adamw, sgd', "sgd"),
+    (changed(S, 'kind = "sgd", ', ""), 5, "train.optimizer", "needs a kind: one of adam, adamw, sgd", None),
     (changed(S, '{ kind = "sgd", lr = 0.1 }', '"sgd"'), 5, "train.optimizer.lr", "is missing", None),
     (changed(S, '"digits"', '"digit"'), 3, "train.dataset", "one of cifar10, cifar100", "digits"),
     (changed(S, "[100, 100]", "100"), 4, "train.network.hidden", "expected a list, not 100", None),
@@ -227,6 +227,22 @@ CLAIMS = [
 TWO = changed(S, "= 20", "= 20\ndevices = 2")
 DEVICES = [
     (changed(S, "= 20", "= 20\ndevices = 0"), 7, "train.devices", "must be at least 1, not 0", None),
+    (
+        changed(S, "= 20", "= 20\naccumulate = 3"),
+        7,
+        "train.accumulate",
+        "3 micro-batches cannot share a batch of 16 equally",
+        None,
+    ),
+    (
+        changed(S, "= 20", "= 20\ndevices = 2\naccumulate = 2"),
+        8,
+        "train.accumulate",
+        "2 micro-batches run on one device, not on 2",
+        None,
+    ),
+    (changed(S, "= 20", "= 20\nclip_norm = 0"), 7, "train.clip_norm", "above 0", None),
+    (changed(S, "= 20", "= 20\nlabel_smoothing = 1.0"), 7, "train.label_smoothing", "below 1", None),
     (changed(S, "= 20", "= 20\ndevices = 32"), 7, "train.devices", "32 devices cannot share a batch of 16", None),
     (TWO + '[measure]\ninterleave = ["method"]\n', 7, "train.devices", "leave interleave out", None),
     (TWO + '[probe]\nlayer = "output"\n', 7, "train.devices", "leave [probe] out", None),

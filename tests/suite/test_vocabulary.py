@@ -12,7 +12,7 @@ WORDS = Vocabulary()
 
 
 def test_kinds_and_options_are_those_of_the_registry() -> None:
-    assert list(WORDS.kinds(SETTINGS["optimizer"])) == ["adam", "sgd"]
+    assert list(WORDS.kinds(SETTINGS["optimizer"])) == ["adam", "adamw", "sgd"]
     assert WORDS.kinds(SETTINGS["batch_size"]) == {}
     assert {"kind", "lr", "momentum", "betas"} <= set(WORDS.options(SETTINGS["optimizer"]))
     assert "betas" not in WORDS.options(SETTINGS["optimizer"], "sgd")

@@ -27,14 +27,14 @@ NETWORKS: dict[str, dict[str, Any]] = {
 }
 
 
-def disagreement(network: str, method: Any, optimizer: dict[str, Any], dtype: torch.dtype) -> float:
+def disagreement(network: str, method: Any, optimizer: dict[str, Any], dtype: torch.dtype, **more: Any) -> float:
     """How far a compiled step goes from the eager one, relative to the largest number, from ten states of a run.
 
     Weights, buffers, running values of BNP, and the sum of the losses.
     """
     torch._dynamo.reset()
     with default(dtype):
-        changes = {"method": method, "optimizer": optimizer, **NETWORKS[network]}
+        changes = {"method": method, "optimizer": optimizer, **NETWORKS[network], **more}
         eager, compiled = (of_type(dtype, engine=engine, **changes) for engine in ("eager", "compiled"))
         start = weights(compiled)
         compiled.prepare()

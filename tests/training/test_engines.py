@@ -49,6 +49,15 @@ def test_a_recorded_step_equals_the_eager_one_to_the_bit(method: Any, optimizer:
         assert torch.equal(ours, theirs)
 
 
+@pytest.mark.parametrize("method", ["vanilla", "bn", "bnp"])
+def test_micro_batches_and_clipping_are_recorded_too(method: str) -> None:
+    changes = {"method": method, "accumulate": 2, "clip_norm": 0.1, "label_smoothing": 0.1}
+    changes |= {"schedule": "cosine", "optimizer": {"kind": "adamw", "lr": 0.01}, "weight_decay": 0.1}
+    eager, replayed = trainer(**changes), graphed(**changes)
+    assert [t.epoch()["train_loss"] for t in (eager, eager)] == [t.epoch()["train_loss"] for t in (replayed, replayed)]
+    assert torch.equal(weights(eager), weights(replayed))
+
+
 def test_what_does_not_compile_is_recorded_eagerly(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any) -> None:
         raise RuntimeError("no compiler here")
@@ -73,6 +82,12 @@ COMPILED = [
 @pytest.mark.parametrize(("network", "method", "optimizer"), COMPILED, ids=str)
 def test_a_compiled_step_equals_the_eager_one(network: str, method: Any, optimizer: dict[str, Any]) -> None:
     assert disagreement(network, method, optimizer, torch.float64) <= 1e-12
+
+
+def test_a_compiled_step_with_all_options_of_training_equals_the_eager_one() -> None:
+    changes = {"accumulate": 2, "clip_norm": 0.1, "label_smoothing": 0.1, "weight_decay": 0.1, "schedule": "cosine"}
+    optimizer = {"kind": "adamw", "lr": 0.01, "eps": 1e-3}
+    assert disagreement("fc", "bnp", optimizer, torch.float64, **changes) <= 1e-12
 
 
 def test_a_compiled_step_equals_the_eager_one_in_float32() -> None:

@@ -55,6 +55,53 @@ def test_three_epochs_equal_a_loop_by_hand(method: str) -> None:
     assert rows[-1]["test_accuracy"] == pytest.approx((output.argmax(1) == labels).double().mean().item())
 
 
+@pytest.mark.parametrize("method", ["vanilla", "bn", "bnp", "4things"])
+def test_micro_batches_clipping_and_smoothing_equal_a_loop_by_hand(method: str) -> None:
+    """Of 10 examples in 5 micro-batches: BN sees two rows at a time, BNP pools all; clipping comes after BNP."""
+    changes: dict[str, Any] = {"accumulate": 5, "clip_norm": 0.05, "label_smoothing": 0.2}
+    ours = trainer(method=method, weight_decay={"value": 0.1, "where": "l2"}, **changes)
+    row = ours.epoch()
+    s, examples = ours.settings, ours.examples
+    assert isinstance(examples, Resident)
+    model = models.build_model(s, (12,), 5, torch.Generator().manual_seed(seed_for(1, "weights"))).train()
+    bnp, penalty = models.preconditioner(s, model), models.penalty(s, model)
+    assert penalty is not None
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    permutation = torch.randperm(103, generator=torch.Generator().manual_seed(seed_for(1, "order")))
+    losses, clipped = [], 0
+    for start in range(0, 100, 10):
+        optimizer.zero_grad()
+        for first in range(start, start + 10, 2):
+            index = permutation[first : first + 2]
+            logs = model(examples.images[index]).log_softmax(1)
+            true = logs.gather(1, examples.labels[index].unsqueeze(1)).mean()
+            loss = -0.8 * true - 0.2 * logs.mean()
+            ((loss + penalty()) / 5).backward()
+            losses.append(loss.item())
+        if bnp:
+            bnp.precondition()
+        norm = math.sqrt(sum(float(p.grad.square().sum()) for p in model.parameters()))  # type: ignore[union-attr]
+        clipped += norm > 0.05
+        for parameter in model.parameters():
+            parameter.grad *= min(0.05 / norm, 1.0)  # type: ignore[operator]
+        optimizer.step()
+    assert clipped >= 3
+    assert row["train_loss"] == pytest.approx(sum(losses) / 50, rel=1e-5)
+    torch.testing.assert_close(
+        weights(ours), torch.cat([p.detach().flatten() for p in model.parameters()]), rtol=1e-4, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("method", ["vanilla", "bnp", "ln"])
+def test_micro_batches_do_what_the_whole_batch_does(method: str) -> None:
+    """But for methods with statistics of a batch, which are then of a micro-batch."""
+    whole, parts = trainer(method=method), trainer(method=method, accumulate=5)
+    one, other = whole.epoch(), parts.epoch()
+    assert one["train_loss"] == pytest.approx(other["train_loss"], rel=1e-5)
+    assert one["train_accuracy"] == other["train_accuracy"]
+    torch.testing.assert_close(weights(whole), weights(parts), rtol=1e-4, atol=1e-5)
+
+
 def test_a_seed_gives_every_method_the_same_weights_and_order() -> None:
     found = [trainer(method=m, network={"kind": "fc", "hidden": (9,)}) for m in METHODS]
     layers = [[p for m in t.model.modules() if isinstance(m, torch.nn.Linear) for p in m.parameters()] for t in found]
