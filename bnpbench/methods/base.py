@@ -147,6 +147,16 @@ class MethodPlugin(Kinded):
         """
         return self.layer(features, spatial_dims, site)
 
+    def reshape_weights(self, model: nn.Module) -> None:
+        """Change how the layers of the network take their weights, once these are drawn; by default nothing.
+
+        Args:
+            model: the network with the method's layers, in place.
+
+        Raises:
+            NotApplicable: it has no layer that would be changed.
+        """
+
     def decays(self, model: nn.Module) -> list[Decay]:
         """The penalties that are part of the method and join the loss.
 
@@ -262,7 +272,8 @@ class MethodPlugin(Kinded):
     @classmethod
     def does_nothing(cls) -> bool:
         """Whether it leaves a network and its training as they are."""
-        return not (cls.normalizes() or cls.preconditions() or cls.decays is not MethodPlugin.decays)
+        changed = (getattr(cls, name) is not getattr(MethodPlugin, name) for name in ("decays", "reshape_weights"))
+        return not (cls.normalizes() or cls.preconditions() or any(changed))
 
     @property
     def normalizes_input(self) -> bool:

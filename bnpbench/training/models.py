@@ -14,15 +14,23 @@ from torch import Tensor, nn
 
 from bnpbench.errors import NotApplicable
 from bnpbench.fields import AUTOCAST
-from bnpbench.layers import BatchRenorm, FourThings, weighted
+from bnpbench.layers import BatchRenorm, FourThings, RmsNorm, weighted
 from bnpbench.methods.base import Decay, Preconditioner
 from bnpbench.sites import Normalization, no_site, nothing_to_precondition, single_row, single_value
 from bnpbench.suite import Settings, training_of
 
 # Under autocast they would take statistics in half precision, or mix types in ways that not every kernel knows; torch's
 # batch normalization keeps to float32 by itself. CUDA's autocast does the same to torch's two on its own.
-_WIDENED = (nn.GroupNorm, nn.LayerNorm, BatchRenorm, FourThings)
-_OVER_SETS = (nn.modules.batchnorm._BatchNorm, FourThings, nn.GroupNorm, nn.LayerNorm)
+_WIDENED = (
+    nn.GroupNorm,
+    nn.LayerNorm,
+    nn.RMSNorm,
+    RmsNorm,
+    nn.modules.instancenorm._InstanceNorm,
+    BatchRenorm,
+    FourThings,
+)
+_OVER_SETS = (nn.modules.batchnorm._NormBase, FourThings, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, RmsNorm)
 
 
 def build_model(
@@ -53,6 +61,7 @@ def build_model(
         model = settings.network.built(wanted, input_shape, classes)
     _demand_effect(settings, model, sites)
     settings.initialization.initialize(model, generator)
+    settings.method.reshape_weights(model)
     if settings.precision in AUTOCAST:
         for module in model.modules():
             if isinstance(module, _WIDENED):
@@ -133,15 +142,13 @@ def not_applicable(model: nn.Module, input_shape: tuple[int, ...], batch_size: i
 
     def look(name: str, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         shape, where = inputs[0].shape, f"layer {name!r}"
-        if isinstance(module, nn.GroupNorm):
-            values, reason = shape[1:].numel() // module.num_groups, single_value(where)
-        elif isinstance(module, nn.LayerNorm):
-            values, reason = prod(module.normalized_shape), single_value(where)
-        else:
-            values = module.smallest_set(shape) if isinstance(module, FourThings) else shape.numel() // shape[1]
-            reason = single_row(where, shape[1], batch_size)
-        if values == 1:
-            raise NotApplicable(reason)
+        own = _own_values(module, shape)
+        if own == 1:
+            raise NotApplicable(single_value(where))
+        if own is None:
+            rows = module.smallest_set(shape) if isinstance(module, FourThings) else shape.numel() // shape[1]
+            if rows == 1:
+                raise NotApplicable(single_row(where, shape[1], batch_size))
 
     for name, module in copy.named_modules():
         if isinstance(module, _OVER_SETS) and not isinstance(module, BatchRenorm):
@@ -152,6 +159,17 @@ def not_applicable(model: nn.Module, input_shape: tuple[int, ...], batch_size: i
     except NotApplicable as error:
         return str(error)
     return None
+
+
+def _own_values(module: nn.Module, shape: torch.Size) -> int | None:
+    """How many values of an example a layer normalizes together; None where it goes over the batch."""
+    if isinstance(module, nn.GroupNorm):
+        return shape[1:].numel() // module.num_groups
+    if isinstance(module, nn.LayerNorm | nn.RMSNorm):
+        return prod(module.normalized_shape)
+    if isinstance(module, nn.modules.instancenorm._InstanceNorm):
+        return shape[2:].numel()
+    return shape[1:].numel() if isinstance(module, RmsNorm) else None
 
 
 def _widen(module: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -290,7 +290,7 @@ def test_the_method_of_ones_own_trains(tmp_path: Path) -> None:
             (tmp_path / block.file).write_text(block.text)
     suite = load_suite(tmp_path / "own.toml", allow_plugins=True)
     cells = run_suite(suite, tmp_path / "results", epochs=1, seeds=1).cells
-    assert set(zip(cells.label, cells.status, strict=True)) == {(name, "ok") for name in ("vanilla", "rmsnorm", "bnp")}
+    assert set(zip(cells.label, cells.status, strict=True)) == {(name, "ok") for name in ("vanilla", "rms", "bnp")}
 
 
 # --- what stands in the text -----------------------------------------------------------------------------

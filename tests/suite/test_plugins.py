@@ -18,7 +18,7 @@ from tests.support.plugins import PLUGIN, SUITE, write
 
 def test_plugins_train_beside_the_methods_that_are_there(tmp_path: Path) -> None:
     results = run_suite(load_suite(write(tmp_path), allow_plugins=True), tmp_path / "out")
-    assert list(results.cells.sort_values("label").label) == ["bnp", "rmsnorm", "rmsnorm(eps=0.1)", "vanilla"]
+    assert list(results.cells.sort_values("label").label) == ["bnp", "rms", "rms(eps=0.1)", "vanilla"]
     assert set(results.cells.status) == {"ok"}
     assert results.epochs.test_accuracy.max() > 0.9
 
@@ -107,7 +107,7 @@ def test_a_changed_module_is_run_and_not_the_one_before(tmp_path: Path) -> None:
         (tmp_path / "values.py").write_text(f"VALUE = {number}\n")
         path = write(tmp_path, plugin=PLUGIN + "\nimport values\n\nRmsNorm.seen = values.VALUE\n")
         suite = load_suite(path, allow_plugins=True)
-        seen.append(next(c for c in suite.cells(device="cpu", threads=1, only=["method=rmsnorm"])).settings.method.seen)
+        seen.append(next(c for c in suite.cells(device="cpu", threads=1, only=["method=rms"])).settings.method.seen)
     assert seen == [1, 2]
 
 
@@ -145,7 +145,7 @@ def test_check_says_that_it_does_not_see_what_plugins_read(tmp_path: Path) -> No
         ("x = (", "SyntaxError"),
         ("import nosuchmodule", "nosuchmodule"),
         ("x = 1", "defines no subclass"),
-        (PLUGIN.replace('"rmsnorm"', '"bn"'), "choose another kind"),
+        (PLUGIN.replace('"rms"', '"bn"'), "choose another kind"),
     ],
 )
 def test_a_plugin_that_does_not_fit_is_named(tmp_path: Path, plugin: str, word: str) -> None:

@@ -11,7 +11,7 @@ from bnpbench import DatasetPlugin, DataShape, MethodPlugin, NetworkPlugin
 
 
 class RmsNorm(MethodPlugin):
-    kind: Literal["rmsnorm"]
+    kind: Literal["rms"]
     eps: float = 1e-6
 
     def layer(self, features, spatial_dims, site):
@@ -81,7 +81,7 @@ batch_size = 10
 epochs = 3
 threads = 1
 [sweep]
-method = ["vanilla", "rmsnorm", { kind = "rmsnorm", eps = 0.1 }, "bnp"]
+method = ["vanilla", "rms", { kind = "rms", eps = 0.1 }, "bnp"]
 """
 
 

@@ -217,7 +217,7 @@ FATAL_SUITE = (
     PLUGIN_SUITE.partition("method = ")[0]
     + """method = [
   { kind = "faulty", how = "exit" }, { kind = "faulty", how = "hang" }, { kind = "faulty", how = "take" },
-  "rmsnorm", "bnp",
+  "rms", "bnp",
 ]
 """
 )
@@ -235,7 +235,7 @@ def test_a_cluster_of_this_machine_alone_where_cells_crash_hang_and_take_their_w
     assert "exit code 7" in crashed.message
     assert "was lost" in lost.message
     assert done.stderr.count("runs again on another") == 2
-    assert dict(cells.status[["rmsnorm", "bnp"]]) == {"rmsnorm": "ok", "bnp": "ok"}
+    assert dict(cells.status[["rms", "bnp"]]) == {"rms": "ok", "bnp": "ok"}
     folder = next(tmp_path.glob("results/own/*/logs")).parent
     for cell in (crashed, hung):
         assert (folder / cell.log).read_text().count("tried") == 1
