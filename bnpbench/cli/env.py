@@ -24,7 +24,7 @@ def env(
     """Print what would be recorded about this machine.
 
     Its peak rates too, once they were measured."""
-    from bnpbench.measure import rates
+    from bnpbench.measure import known, rates
     from bnpbench.measure.environment import describe
 
     environment = describe()
@@ -32,7 +32,7 @@ def env(
         found = rates.measure()
         environment = environment.model_copy(update={"rates": found})
         try:
-            rates.keep(environment.id, found)
+            known.keep(environment.id, found)
         except OSError as error:
             raise BnpbenchError(f"the rates cannot be kept in the cache folder: {error}") from error
     for line in [*_lines(environment.model_dump(exclude={"rates"}, exclude_unset=True)), *_rates(environment.rates)]:

@@ -3,9 +3,8 @@ not there, data that may not be fetched."""
 
 from __future__ import annotations
 
-import ctypes
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,12 +16,9 @@ from bnpbench.cache import expanded
 from bnpbench.datasets import storage
 from bnpbench.datasets.base import DatasetPlugin
 from bnpbench.errors import BnpbenchError, DataError, DeviceError
+from bnpbench.measure.driver import driver_count, driver_failure
 from bnpbench.results import check_writable
 from bnpbench.suite import Cell, Settings, Suite
-
-_NO_DEVICE = 100  # of cuInit
-CUDA_DRIVER = ("libcuda.so.1", "nvcuda.dll")
-ROCM = Path("/dev/kfd")  # torch calls AMD's GPUs "cuda" too, and no NVIDIA driver knows of them
 
 
 @dataclass(frozen=True)
@@ -116,21 +112,6 @@ def _cores() -> int:
     return min(count, len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else count
 
 
-def driver_count(libraries: Sequence[str] = CUDA_DRIVER, rocm: Path = ROCM) -> int | None:
-    """How many devices the CUDA driver shows to this process; None where only torch can tell."""
-    if rocm.exists():
-        return None
-    for name in libraries:
-        try:
-            driver = ctypes.CDLL(name)
-        except OSError:
-            continue
-        count = ctypes.c_int(0)
-        failed = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
-        return 0 if failed else count.value
-    return 0
-
-
 def check(suite: Suite, options: Options) -> Selection:
     """The cells that a run is asked for; what can be refused before torch is imported is refused.
 
@@ -188,21 +169,6 @@ def check_device(
 def likely_device(asked: str) -> Literal["cpu", "cuda"]:
     """What ``--device`` probably means, before torch is asked: ``auto`` is CUDA where the driver shows a device."""
     return "cpu" if device_index(asked) is None or (asked == "auto" and driver_count() == 0) else "cuda"
-
-
-def driver_failure(libraries: Sequence[str] = CUDA_DRIVER) -> str | None:
-    """What the CUDA driver says where it is there and cannot be started; None else."""
-    for name in libraries:
-        try:
-            driver = ctypes.CDLL(name)
-        except OSError:
-            continue
-        if (error := driver.cuInit(0)) in (0, _NO_DEVICE):
-            return None
-        told = ctypes.c_char_p()
-        driver.cuGetErrorName(error, ctypes.byref(told))
-        return f"the CUDA driver cannot be started: cuInit gives {error} ({(told.value or b'unknown').decode()})"
-    return None
 
 
 def resolve_device(asked: str, count: int, unusable: str | None = None) -> Literal["cpu", "cuda"]:

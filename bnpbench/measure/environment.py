@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
-import subprocess
 import warnings
-from importlib.metadata import version
-from pathlib import Path
 
 import psutil
 import torch
 
-from bnpbench.measure import rates
+from bnpbench.measure import known
 from bnpbench.measure.gpu import gpu_of
 from bnpbench.measure.measurement import MEASUREMENT
-from bnpbench.records.documents import Details, Environment, GpuDetails, Hardware, Software
-from bnpbench.text import short_hash
+from bnpbench.records.documents import Details, Environment, GpuDetails
 
 CUDA_VARIABLES = (
     "CUDA_LAUNCH_BLOCKING",
@@ -39,30 +34,19 @@ def describe(gpu: int = 0) -> Environment:
         No host or user name, no path.
     """
     gpus, unusable = usable_gpus()
-    hardware = Hardware(
-        cpu=cpu_model(),
-        cores=psutil.cpu_count(logical=False) or os.cpu_count() or 1,
-        gpu=torch.cuda.get_device_name(gpu) if gpu < gpus else None,
-        gpus=gpus,
+    hardware = known.hardware_with(torch.cuda.get_device_name(gpu) if gpu < gpus else None, gpus)
+    # Of torch's version its own class would bring torch to whoever reads the answer.
+    software = known.software_with(str(torch.__version__), torch.version.cuda).model_copy(
+        update={"cudnn": _cudnn_version(), "blas": "mkl" if torch.backends.mkl.is_available() else "other"}
     )
-    software = Software(
-        torch=str(torch.__version__),  # its own class would bring torch to whoever reads the answer
-        torchvision=version("torchvision"),
-        cuda=torch.version.cuda,
-        cudnn=_cudnn_version(),
-        driver=gpu_driver(),
-        python=platform.python_version(),
-        blas="mkl" if torch.backends.mkl.is_available() else "other",
-    )
-    deciding = hardware.document() | software.model_dump(include={"torch", "cuda", "driver"})
-    identity = short_hash(json.dumps(deciding | {"measurement": MEASUREMENT}, sort_keys=True))
+    identity = known.environment_id(hardware, software)
     return Environment(
         id=identity,
         hardware=hardware,
         software=software,
         measurement=MEASUREMENT,
         details=details(gpu_details(gpu) if gpu < gpus else None, unusable),
-        rates=rates.kept(identity),
+        rates=known.kept(identity),
     )
 
 
@@ -76,9 +60,9 @@ def details(gpu: GpuDetails | None, unusable: str | None) -> Details:
     return Details(
         system=f"{platform.system()} {platform.machine()}",
         memory_bytes=psutil.virtual_memory().total,
-        affinity=sorted(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else None,
+        affinity=known.affinity(),
         logical_cores=os.cpu_count(),
-        governor=_read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        governor=known.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         instructions=torch.backends.cpu.get_cpu_capability(),
         mkldnn=torch.backends.mkldnn.is_available(),
         malloc={k: os.environ.get(k) for k in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")},
@@ -122,54 +106,4 @@ def _cudnn_version() -> int | None:
     try:
         return torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None
     except RuntimeError:  # another one than torch was built with
-        return None
-
-
-def cpu_model() -> str:
-    """The processor's name, as its maker gives it."""
-    brand = _printed("sysctl", "-n", "machdep.cpu.brand_string") if platform.system() == "Darwin" else None
-    return processor_name(_read("/proc/cpuinfo") or "", brand, platform.machine())
-
-
-def processor_name(cpuinfo: str, brand: str | None, architecture: str) -> str:
-    """A name that tells this processor from others.
-
-    Args:
-        cpuinfo: Linux' ``/proc/cpuinfo``; empty elsewhere.
-        brand: macOS' name of it, if there is one.
-        architecture: such as ``aarch64``; all that is told where nothing else is known.
-    """
-    lines = cpuinfo.splitlines()
-    for line in lines:
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    if brand:
-        return brand
-    arm = [line.partition(":") for line in lines if line.startswith(("CPU implementer", "CPU part", "CPU variant"))]
-    named = dict.fromkeys(f"{name.strip().removeprefix('CPU ')} {value.strip()}" for name, _, value in arm)
-    return " ".join([architecture, *named])
-
-
-def gpu_driver() -> str | None:
-    """Version of the NVIDIA driver, or None where there is none."""
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-        return str(pynvml.nvmlSystemGetDriverVersion())
-    except pynvml.NVMLError:
-        return None
-
-
-def _printed(*command: str) -> str | None:
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return None
-
-
-def _read(path: str) -> str | None:
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
         return None

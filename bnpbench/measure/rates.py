@@ -1,12 +1,11 @@
 """What this machine can do at most: memory bandwidth, matrix products, and operators that do next to nothing.
 
-Measured through torch, as training would reach it, and kept in the user's cache folder under the environment's id: a
+Measured through torch, as training would reach it, and kept by ``measure.known`` under the environment's id: a
 run on the same machine writes them into its ``environment.json``, and the report sets the steps beside them.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +16,6 @@ from statistics import median
 import psutil
 import torch
 
-from bnpbench.cache import user_cache
 from bnpbench.records.documents import Rate, Rates
 
 REPETITIONS = 7
@@ -49,28 +47,6 @@ def libraries() -> list[str]:
     wanted = ("Math Kernel Library", "MKL-DNN", "OpenBLAS", "Accelerate")
     lines = (line.strip(" -") for line in torch.__config__.show().splitlines())
     return [line for line in lines if any(name in line for name in wanted) and "Build settings" not in line]
-
-
-def keep(environment: str, found: Rates) -> Path:
-    """Write the rates of an environment into the user's cache folder. Raises OSError."""
-    path = _path(environment)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(found.document(), indent=1) + "\n", encoding="utf-8")
-    temporary.replace(path)
-    return path
-
-
-def kept(environment: str) -> Rates | None:
-    """The rates that were measured in an environment; None where none were, or they cannot be read."""
-    try:
-        return Rates.model_validate(json.loads(_path(environment).read_text(encoding="utf-8")))
-    except (OSError, ValueError):  # also pydantic's own
-        return None
-
-
-def _path(environment: str) -> Path:
-    return user_cache() / "rates" / f"{environment}.json"
 
 
 def _rates(device: torch.device, threads: int | None) -> Iterator[Rate]:

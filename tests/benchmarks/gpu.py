@@ -183,12 +183,12 @@ def sees_cuda(environment: dict[str, str]) -> bool:
 
 def describe(device: str) -> None:
     """Print the environment, then the peak rates of ``device``, and keep these for the reports."""
-    from bnpbench.measure import environment, rates
+    from bnpbench.measure import environment, known, rates
 
     found = environment.describe()
     print(found.model_dump_json(indent=1), flush=True)
     measured = rates.measure(device)
-    rates.keep(found.id, measured)
+    known.keep(found.id, measured)
     print(measured.model_dump_json(indent=1))
 
 

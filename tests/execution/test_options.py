@@ -59,11 +59,6 @@ def test_a_device_that_torch_does_not_see() -> None:
         options.resolve_device("cuda", 0)
 
 
-def test_without_a_driver_there_are_no_devices(tmp_path: Path) -> None:
-    assert options.driver_count(("no-such-library.so",), tmp_path / "none") == 0
-    assert options.driver_count(("no-such-library.so",), rocm=tmp_path) is None
-
-
 @pytest.mark.parametrize("kind", ["mnist", "cifar100", "imagenet"])
 def test_data_that_may_not_be_fetched(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BNPBENCH_OFFLINE", raising=False)
@@ -152,4 +147,3 @@ def test_a_driver_that_torch_cannot_work_with_is_named() -> None:
     with pytest.raises(DeviceError, match="--device cuda: the driver is too old; use --device cpu"):
         options.resolve_device("cuda", 0, "the driver is too old")
     assert options.resolve_device("auto", 0, "the driver is too old") == "cpu"
-    assert options.driver_failure(("no-such-library.so",)) is None

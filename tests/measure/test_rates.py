@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from bnpbench.measure import rates
-from bnpbench.records.documents import Rates
 
 
 @pytest.fixture
@@ -39,17 +38,6 @@ def test_amounts_are_the_textbooks(small: None, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(rates, "_seconds", lambda work, device: 2.0)  # so that amounts are what is seen
     found = {rate.quantity: rate.median for rate in rates._rates(torch.device("cpu"), 1)}  # one device
     assert found == {"bandwidth": 3 * 2**14 / 2, "float32": 2 * 32**3 / 2, "operators": rates.LAUNCHES / 2}
-
-
-def test_what_is_kept_is_found_in_the_same_environment_only(small: None) -> None:
-    found = Rates(measured="2026-01-02", libraries=[], rates=[])
-    assert rates.kept("0123456789ab") is None
-    path = rates.keep("0123456789ab", found)
-    assert rates.kept("0123456789ab") == found
-    assert rates.kept("ba9876543210") is None
-    assert path.parent.stat().st_mode & 0o077 == 0
-    path.write_text("{")
-    assert rates.kept("0123456789ab") is None
 
 
 def test_an_array_is_larger_than_the_last_caches(small: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from bnpbench.execution.messages import Finished, Profile, RunBlock
 from bnpbench.layers.renorm import BatchRenorm
 from bnpbench.measure.environment import describe
 from bnpbench.measure.gpu import gpu_of
+from bnpbench.measure.known import known
 from bnpbench.measure.step_costs import Columns, Costs
 from bnpbench.methods.base import MethodPlugin
 from bnpbench.profiling.phases import profile
@@ -169,6 +170,20 @@ def described() -> dict[str, Any]:
     gpu = describe().details.gpu
     assert gpu is not None
     return gpu.document()
+
+
+def recognized(gpu: int) -> list[Any]:
+    """What names the environment of a device: as it is known without torch, if it is, and as torch tells it."""
+    return [
+        found
+        and {
+            "id": found.id,
+            "hardware": found.hardware.document(),
+            "software": found.software.model_dump(exclude={"cudnn", "blas"}),
+            "capability": found.details.gpu and found.details.gpu.capability,
+        }
+        for found in (known(gpu), describe(gpu))
+    ]
 
 
 def together(chosen: dict[str, list[Any]]) -> dict[str, Any]:

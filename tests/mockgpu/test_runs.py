@@ -93,3 +93,21 @@ def test_an_old_driver_leaves_the_cpu(mockgpu: MockGpu, tmp_path: Path) -> None:
         environment = run(mockgpu, tmp_path, "env", **asked)
         assert environment.returncode == 0, environment.stderr
         assert reason in environment.stdout
+
+
+@pytest.mark.parametrize(
+    ("gpu", "asked", "known"),
+    [
+        (1, {"devices": 2, "nvml_reversed": 1, "capability": 80}, True),
+        (0, {"devices": 2, "mig": 1}, True),
+        (0, {"devices": 1, "CUDA_VISIBLE_DEVICES": "-1"}, True),
+        (0, {"devices": 1, "nvml": "nvmlInit=12"}, True),
+        (0, {"devices": 1, "driver": 12040}, False),
+        (0, {"cuinit": 999}, False),
+    ],
+)
+def test_a_device_is_known_without_torch_as_torch_tells_it(
+    gpu: int, asked: dict[str, object], known: bool, mockgpu: MockGpu
+) -> None:
+    here, told = mockgpu.found("recognized", gpu, **asked)
+    assert here == (told if known else None)

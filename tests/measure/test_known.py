@@ -1,0 +1,71 @@
+"""What is known of a machine without torch, beside what a child reports of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bnpbench.execution.children import ask
+from bnpbench.execution.messages import Describe
+from bnpbench.measure.known import keep, kept, known, processor_name
+from bnpbench.records.documents import Rates
+
+GRAVITON = """processor : 0
+CPU implementer : 0x41
+CPU variant : 0x1
+CPU part : 0xd40
+
+processor : 1
+CPU implementer : 0x41
+CPU variant : 0x1
+CPU part : 0xd40
+"""
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize(
+    ("cpuinfo", "brand", "name"),
+    [
+        ("model name\t: AMD EPYC\n", None, "AMD EPYC"),
+        (GRAVITON, None, "arm64 implementer 0x41 variant 0x1 part 0xd40"),
+        ("", None, "arm64"),
+        ("", "Apple M3", "Apple M3"),
+        ("", "", "arm64"),
+    ],
+)
+def test_a_name_tells_processors_apart(cpuinfo: str, brand: str | None, name: str) -> None:
+    """Those without a "model name" were all called by their architecture, and shared an environment."""
+    assert processor_name(cpuinfo, brand, "arm64") == name
+
+
+def test_what_is_known_is_what_a_child_reports() -> None:
+    """What a child adds is of no consequence to which results are looked for: the rest is equal."""
+    here, reported = known(), ask(Describe())
+    assert here is not None
+    assert here == reported.model_copy(
+        update={
+            "software": reported.software.model_copy(update={"cudnn": None, "blas": None}),
+            "details": here.details.model_copy(update={"affinity": reported.details.affinity}),
+        }
+    )
+    assert here.software.torch is not None
+
+
+def test_it_is_known_without_torch() -> None:
+    code = "import sys; from bnpbench.measure.known import known; assert known().id; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_is_kept_is_found_in_the_same_environment_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    found = Rates(measured="2026-01-02", libraries=[], rates=[])
+    assert kept("0123456789ab") is None
+    path = keep("0123456789ab", found)
+    assert kept("0123456789ab") == found
+    assert kept("ba9876543210") is None
+    assert path.parent.stat().st_mode & 0o077 == 0
+    path.write_text("{")
+    assert kept("0123456789ab") is None
