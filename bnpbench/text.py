@@ -62,6 +62,15 @@ def number_of(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
+def duration(seconds: float) -> str:
+    """Seconds as a person says them: 45 s, 12 min, 3.5 h."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
 def some(names: Iterable[str], most: int = 5) -> str:
     """The first of many names, and how many more there are."""
     every = [plain(name)[:60] for name in names]

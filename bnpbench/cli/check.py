@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bnpbench.cli.output import from_home
+from bnpbench.display import waiting
+from bnpbench.errors import BnpbenchError
 
 if TYPE_CHECKING:
     from bnpbench.execution.listing import Built, Smoked
@@ -51,30 +54,28 @@ def check(
 
     The time is estimated from earlier results; nothing is run but, with --smoke, two eager steps of each distinct
     cell. What the options alone cannot tell of a network and its method, --build finds."""
-    import json
-
-    from bnpbench.errors import BnpbenchError
-    from bnpbench.execution.listing import build as built
-    from bnpbench.execution.listing import listing, smoke_check
-    from bnpbench.execution.options import Options
-    from bnpbench.suite import json_schema as schema
-    from bnpbench.suite import load_suite
-
-    if json_schema:
-        print(json.dumps(schema(), indent=2))
-        return 0
-    if not suites:
+    if not suites and not json_schema:
         raise BnpbenchError("check: name a suite file or a shipped suite, or give --json-schema")
-    loaded = [load_suite(suite, allow_plugins=allow_plugins, changes=changes or ()) for suite in suites]
-    asked = Options(only=tuple(only or ()), seeds=seeds, epochs=epochs)
-    selections = [asked.selection(suite) for suite in loaded]
-    for selection in selections:
-        print(listing(selection, out))
-    found: list[Built | Smoked] = []
-    if build:
-        found += [built(selection, data_dir) for selection in selections]
-    if smoke:
-        found += [smoke_check(selection, data_dir) for selection in selections]
+    with waiting("check", f"reads {', '.join(suites or ())}", quiet=json_schema or not (build or smoke)) as shown:
+        from bnpbench.execution.listing import build as built
+        from bnpbench.execution.listing import listing, smoke_check
+        from bnpbench.execution.options import Options
+        from bnpbench.suite import json_schema as schema
+        from bnpbench.suite import load_suite
+
+        if json_schema:
+            print(json.dumps(schema(), indent=2))
+            return 0
+        loaded = [load_suite(suite, allow_plugins=allow_plugins, changes=changes or ()) for suite in suites or ()]
+        asked = Options(only=tuple(only or ()), seeds=seeds, epochs=epochs)
+        selections = [asked.selection(suite) for suite in loaded]
+        for selection in selections:
+            print(listing(selection, out))
+        found: list[Built | Smoked] = []
+        if build:
+            found += [built(selection, data_dir, shown) for selection in selections]
+        if smoke:
+            found += [smoke_check(selection, data_dir, shown) for selection in selections]
     for one in found:
         print(f"\n{one.text()}")
     return max((one.exit_code for one in found), default=0)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from bnpbench.cli.output import from_home
+from bnpbench.display import Count, waiting
 from bnpbench.text import number_of
 
 
@@ -19,13 +20,14 @@ def compact(
     """Merge parts, losslessly.
 
     One file a table instead of one a cell: faster to read and to copy. Later runs add parts beside it."""
-    from bnpbench.errors import NothingToCompare, ResultsError
-    from bnpbench.results import compact as merge
+    with waiting("compact", f"reads {directory}") as shown:
+        from bnpbench.errors import NothingToCompare, ResultsError
+        from bnpbench.results import compact as merge
 
-    try:
-        merged = merge(directory)
-    except OSError as error:
-        raise ResultsError(f"{error.filename or directory}: cannot be read ({error.strerror or error})") from error
+        try:
+            merged = merge(directory, Count(shown, "compact", "parts"))
+        except OSError as error:
+            raise ResultsError(f"{error.filename or directory}: cannot be read ({error.strerror or error})") from error
     if not merged:
         raise NothingToCompare(f"{directory}: no results in here; write some with `bnpbench run SUITE --out FOLDER`")
     for folder, cells in merged.items():

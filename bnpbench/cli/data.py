@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from bnpbench.cli.output import from_home
+from bnpbench.display import State, waiting
 
 data = typer.Typer(help="List the data sets, or fetch one.", rich_markup_mode=None, invoke_without_command=True)
 DataDir = Annotated[Path | None, typer.Option(help="Folder of the data sets.", callback=from_home)]
@@ -28,11 +29,13 @@ def get(
     data_dir: DataDir = None,
 ) -> None:
     """Fetch a data set into the data folder."""
-    from bnpbench.datasets import storage
-    from bnpbench.registry import built_in
+    with waiting("data", f"looks for {name}") as shown:
+        from bnpbench.datasets import storage
+        from bnpbench.registry import built_in
 
-    root = storage.root(data_dir)
-    built_in().dataset(name).fetch(root, replace=True)
+        root, begin = storage.root(data_dir), shown.now()
+        with storage.told_to(lambda what, far: shown.show(State("data", what, counted=far, begin=begin))):
+            built_in().dataset(name).fetch(root, replace=True)
     print(f"{name} is under {root}")
 
 

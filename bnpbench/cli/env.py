@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bnpbench.display import waiting
 from bnpbench.errors import BnpbenchError
 from bnpbench.text import number_of
 
@@ -24,12 +25,13 @@ def env(
     """Print what would be recorded about this machine.
 
     Its peak rates too, once they were measured."""
-    from bnpbench.measure import known, rates
-    from bnpbench.measure.environment import describe
+    with waiting("env", "measures the peak rates of this machine, some seconds", quiet=not measure):
+        from bnpbench.measure import known, rates
+        from bnpbench.measure.environment import describe
 
-    environment = describe()
-    if measure:
-        found = rates.measure()
+        environment = describe()
+        found = rates.measure() if measure else None
+    if found is not None:
         environment = environment.model_copy(update={"rates": found})
         try:
             known.keep(environment.id, found)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +11,7 @@ import typer
 
 from bnpbench.cli.output import from_home
 from bnpbench.cli.report import Format
+from bnpbench.display import waiting
 from bnpbench.errors import BnpbenchError
 
 
@@ -47,32 +47,33 @@ def profile(
     """Show where the time of a step goes.
 
     By phase and by operator, one method or several side by side."""
-    from bnpbench.cli.output import make_folder
-    from bnpbench.execution.options import device_index
-    from bnpbench.profiling import inspection
-    from bnpbench.report.render.text import RENDERERS
-    from bnpbench.suite import load_suite
-
-    if format.value not in RENDERERS:
-        raise BnpbenchError(f"--format {format.value}: a profile comes as {', '.join(RENDERERS)}")
-    loaded = load_suite(suite, allow_plugins=allow_plugins, changes=changes or ())
-    methods = [method for method in (compare or "").split(",") if method]
-    cells = inspection.choose(loaded, only or [], methods, device)
-    make_folder(output, "--output")
-    gpu = device_index(device) or 0
     untold: list[str] = []
-    if tool is Tool.torch:
-        chapter, files, untold = inspection.profile(loaded, cells, steps, data_dir, gpu, output)
-        print(RENDERERS[format.value]([chapter]))
-        for lost in untold:
-            print(f"warning: {lost}", file=sys.stderr)
-    else:
-        files = []
-        for cell in cells:
-            made, reason = inspection.sample(loaded, cell, data_dir, gpu, output, partial(print, file=sys.stderr))
-            files += made
-            if reason:
-                print(f"warning: {cell.label}: {reason}", file=sys.stderr)
+    with waiting("profile", f"reads {suite}") as shown:
+        from bnpbench.cli.output import make_folder
+        from bnpbench.execution.options import device_index
+        from bnpbench.profiling import inspection
+        from bnpbench.report.render.text import RENDERERS
+        from bnpbench.suite import load_suite
+
+        if format.value not in RENDERERS:
+            raise BnpbenchError(f"--format {format.value}: a profile comes as {', '.join(RENDERERS)}")
+        loaded = load_suite(suite, allow_plugins=allow_plugins, changes=changes or ())
+        methods = [method for method in (compare or "").split(",") if method]
+        cells = inspection.choose(loaded, only or [], methods, device, shown)
+        make_folder(output, "--output")
+        gpu = device_index(device) or 0
+        if tool is Tool.torch:
+            chapter, files, untold = inspection.profile(loaded, cells, steps, data_dir, gpu, output, shown)
+            print(RENDERERS[format.value]([chapter]))
+            for lost in untold:
+                shown.say(f"warning: {lost}")
+        else:
+            files = []
+            for cell in cells:
+                made, reason = inspection.sample(loaded, cell, data_dir, gpu, output, shown)
+                files += made
+                if reason:
+                    shown.say(f"warning: {cell.label}: {reason}")
     for file in files:
         print(f"written: {file}", file=sys.stderr)
     return 4 if untold else 0

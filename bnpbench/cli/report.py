@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bnpbench.cli.output import from_home, terminal
+from bnpbench.display import waiting
 
 if TYPE_CHECKING:
     from bnpbench.results import Results
+
+
+LARGE = 300  # cells in a file each
+LARGE_BYTES = 2**20  # of merged ones
+LEVELS = ("", "*/", "*/*/")  # of an environment's folder, of a suite's, of all results
 
 
 class Format(StrEnum):
@@ -50,6 +58,21 @@ def report(
     ] = False,
 ) -> int:
     """Print the tables of what was measured."""
+    places = folders or [Path("results")]
+    with waiting("report", f"reads {', '.join(map(str, places))}", quiet=not (sys.stderr.isatty() or _large(places))):
+        return _report(places, format, output, figures, all_, only or (), suite or (), fail_on_claims)
+
+
+def _report(
+    places: list[Path],
+    format: Format | None,  # noqa: A002
+    output: Path | None,
+    figures: Path | None,
+    all_: bool,
+    only: Sequence[str],
+    suite: Sequence[str],
+    fail_on_claims: bool,
+) -> int:
     from bnpbench.cli.output import tell_unknown, write
     from bnpbench.report import claims_exit_code, render, verdicts
     from bnpbench.report.data import narrowed
@@ -58,11 +81,10 @@ def report(
     from bnpbench.report.tables import chapters
     from bnpbench.results import read_results
 
-    places = folders or [Path("results")]
     gc.disable()  # a report makes a million small objects and no garbage
     results = read_results(*places)
     tell_unknown(results)
-    results = narrowed(results, suite or (), only or ())
+    results = narrowed(results, suite, only)
     if figures is not None:
         _draw(results, figures)
     screen = terminal() if output is None else None
@@ -80,6 +102,15 @@ def report(
         text = render(results, format=format.value)
     write(text, output)
     return claims_exit_code(verdicts(results)) if fail_on_claims else 0
+
+
+def _large(places: Iterable[Path]) -> bool:
+    """Whether there is so much to read that a person wonders; it takes a moment to find out."""
+    merged = (path for place in places for level in LEVELS for path in place.glob(f"{level}*.parquet"))
+    if sum(path.stat().st_size for path in merged if path.is_file()) > LARGE_BYTES:
+        return True
+    parts = (path for place in places for level in LEVELS for path in place.glob(f"{level}cells/*.parquet"))
+    return sum(1 for _ in islice(parts, LARGE)) == LARGE
 
 
 def _draw(results: Results, folder: Path) -> None:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from bnpbench.cli.output import from_home, tell_unknown, terminal
+from bnpbench.display import waiting
 from bnpbench.errors import BnpbenchError
-
-if TYPE_CHECKING:
-    from bnpbench.execution.progress import Progress
 
 SOME_FAILED = 3
 
@@ -52,34 +49,39 @@ def run(
     """Run suites and print what each method costs and buys.
 
     What is finished is kept and not run again. ``bnpbench report`` has all tables."""
-    from bnpbench.execution.options import Options, check
-    from bnpbench.execution.run import execute
-    from bnpbench.report import claims_exit_code, verdicts
-    from bnpbench.report.render import render_ending
-    from bnpbench.results import read_results
-    from bnpbench.suite import load_suite
+    with waiting(", ".join(suites), "reads the suite", quiet=quiet) as shown:
+        from bnpbench.execution.options import Options, check
+        from bnpbench.execution.progress import Progress, Reporter
+        from bnpbench.execution.run import execute
+        from bnpbench.suite import load_suite
 
-    loaded = [load_suite(suite, allow_plugins=allow_plugins, changes=changes or ()) for suite in suites]
-    options = Options(
-        out=out,
-        device=device,
-        only=tuple(only or ()),
-        seeds=seeds,
-        epochs=epochs,
-        data_dir=data_dir,
-        offline=offline,
-        fresh=fresh,
-        timeout=timeout,
-        jobs=jobs,
-        shard=_shard(shard),
-        cluster=cluster,
-    )
-    selections = [check(suite, options) for suite in loaded]  # of all suites, before the first is run
-    ran = [execute(selection, options, _progress(quiet)) for selection in selections]
-    results = read_results(out).of_suites([suite.name for suite in loaded])
-    tell_unknown(results)
-    environments = frozenset(one for outcome in ran for one in outcome.environments)
-    print(render_ending(results, out, environments, terminal=terminal()), end="")
+        loaded = [load_suite(suite, allow_plugins=allow_plugins, changes=changes or ()) for suite in suites]
+        options = Options(
+            out=out,
+            device=device,
+            only=tuple(only or ()),
+            seeds=seeds,
+            epochs=epochs,
+            data_dir=data_dir,
+            offline=offline,
+            fresh=fresh,
+            timeout=timeout,
+            jobs=jobs,
+            shard=_shard(shard),
+            cluster=cluster,
+        )
+        selections = [check(suite, options) for suite in loaded]  # of all suites, before the first is run
+        told = [Progress() if quiet else Reporter(shown, suite.name) for suite in loaded]
+        ran = [execute(selection, options, one) for selection, one in zip(selections, told, strict=True)]
+
+        from bnpbench.report import claims_exit_code, verdicts
+        from bnpbench.report.render import render_ending
+        from bnpbench.results import read_results
+
+        results = read_results(out).of_suites([suite.name for suite in loaded])
+        tell_unknown(results)
+        environments = frozenset(one for outcome in ran for one in outcome.environments)
+        print(render_ending(results, out, environments, terminal=terminal()), end="")
     if any(one.failed for one in ran):
         return SOME_FAILED
     if not fail_on_claims:
@@ -96,11 +98,3 @@ def _shard(text: str | None) -> tuple[int, int] | None:
     if not 1 <= place <= count:
         raise BnpbenchError(f"--shard {text}: give I/N with I from 1 to N, such as 1/4")
     return place, count
-
-
-def _progress(quiet: bool) -> Progress:
-    from bnpbench.execution.progress import Lines, Live, Progress
-
-    if quiet:
-        return Progress()
-    return Live() if sys.stderr.isatty() else Lines()

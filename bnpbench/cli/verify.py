@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from bnpbench.cli.output import from_home
+from bnpbench.display import Count, waiting
 
 
 def verify(
@@ -22,9 +23,11 @@ def verify(
     seed: Annotated[int, typer.Option(min=0, help="Of all random numbers.")] = 0,
 ) -> int:
     """Try the paper's numbered statements; exit 1 if one fails inside its hypotheses."""
-    from bnpbench.theory import render
-    from bnpbench.theory import verify as try_statements
+    with waiting("verify", "imports") as shown:
+        from bnpbench.theory import render
+        from bnpbench.theory import verify as try_statements
 
-    outcomes = try_statements(statements or None, data=data, data_dir=data_dir, trials=trials, seed=seed)
+        told = Count(shown, "verify", "statements")
+        outcomes = try_statements(statements or None, data=data, data_dir=data_dir, trials=trials, seed=seed, told=told)
     print(render(outcomes))
     return int(any(outcome.verdict == "violated" for outcome in outcomes))

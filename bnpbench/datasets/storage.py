@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from bnpbench.cache import expanded, user_cache
@@ -10,6 +14,32 @@ from bnpbench.errors import DataError
 
 VARIABLE = "BNPBENCH_DATA"
 OFFLINE = "BNPBENCH_OFFLINE"
+
+Told = Callable[[str, str], None]
+"""Is told what is fetched, and how far it is, which is empty at its beginning."""
+
+
+def _print(what: str, far: str) -> None:
+    if not far:
+        print(f"bnpbench: {what}", file=sys.stderr)
+
+
+_told: ContextVar[Told] = ContextVar("told", default=_print)
+
+
+@contextmanager
+def told_to(told: Told) -> Iterator[None]:
+    """What is fetched meanwhile is told to this, and its beginning not printed on stderr."""
+    token = _told.set(told)
+    try:
+        yield
+    finally:
+        _told.reset(token)
+
+
+def tell(what: str, far: str = "") -> None:
+    """Something is fetched, and this far."""
+    _told.get()(what, far)
 
 
 def root(flag: Path | None = None) -> Path:

@@ -5,19 +5,24 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 from urllib.error import URLError
 
 from bnpbench.datasets.base import DataShape, Images
-from bnpbench.datasets.storage import VARIABLE, is_offline, prepare
+from bnpbench.datasets.storage import VARIABLE, is_offline, prepare, tell
 from bnpbench.errors import DataError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from bnpbench.datasets.base import Tensors
+
+
+TELL_SECONDS = 0.5  # between words about a file's bytes
 
 
 class StoredImages(Images):
@@ -108,11 +113,13 @@ class StoredImages(Images):
     @classmethod
     def _download(cls, root: Path) -> None:
         beside = root / f".{cls.name()}.partial"
-        print(f"bnpbench: fetching {cls.title} ({cls.megabytes} MB) to {root}", file=sys.stderr)
+        what = f"fetching {cls.title} ({cls.megabytes} MB) to {root}"
+        tell(what)
         shutil.rmtree(beside, ignore_errors=True)  # of a run that was killed
         try:
             beside.mkdir()
-            cls._torchvision(beside, download=True)
+            with _counted(what):
+                cls._torchvision(beside, download=True)
             if (reason := cls.unfit(beside)) is not None:
                 raise RuntimeError(reason)
             (root / cls.folder).mkdir(parents=True, exist_ok=True)
@@ -132,6 +139,45 @@ class StoredImages(Images):
     @classmethod
     def _how_to_get(cls) -> str:
         return f"give its folder by --data-dir or {VARIABLE}, or run `bnpbench data get {cls.name()}`"
+
+
+class _Bytes:
+    """Stands for the bar that torchvision draws of a file's bytes, and tells them instead.
+
+    Args:
+        what: is fetched.
+        total: bytes of the file; None where the server does not say.
+    """
+
+    def __init__(self, what: str, total: int | None) -> None:
+        self._what, self._total, self._done, self._told = what, total, 0, -TELL_SECONDS
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """The file is there, or is not going to be."""
+
+    def update(self, count: int) -> None:
+        """So many bytes more are there."""
+        self._done += count
+        if (now := time.monotonic()) - self._told >= TELL_SECONDS or self._done == self._total:
+            self._told = now
+            share = f" of {self._total / 1e6:.1f} MB, {self._done / self._total:.0%}" if self._total else " MB"
+            tell(self._what, f"(this file: {self._done / 1e6:.1f}{share})")
+
+
+@contextmanager
+def _counted(what: str) -> Iterator[None]:
+    """The bytes of each file that torchvision downloads meanwhile are told."""
+    from torchvision.datasets import utils
+
+    drawn = utils.tqdm
+    utils.tqdm = lambda *_, total=None, **__: _Bytes(what, total)
+    try:
+        yield
+    finally:
+        utils.tqdm = drawn
 
 
 def _tensors(source: Any) -> tuple[Tensor, Tensor]:

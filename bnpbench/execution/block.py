@@ -17,7 +17,7 @@ import torch
 
 from bnpbench.datasets import storage
 from bnpbench.execution.child import configure, failure
-from bnpbench.execution.messages import FAILED, Epoch, Finished, Note, RunBlock, Tell
+from bnpbench.execution.messages import FAILED, Epoch, Finished, Note, Phase, RunBlock, Tell
 from bnpbench.measure import machine
 from bnpbench.measure.conditioning import Probe
 from bnpbench.measure.kernels import NO_CUPTI
@@ -32,6 +32,9 @@ from bnpbench.training.parallel import Group
 from bnpbench.training.trainer import Trainer, diverged
 
 CHECKPOINT_SECONDS = 1.0  # training that a crash may cost; a checkpoint takes some milliseconds
+TOLD_SECONDS = 1.0  # of an epoch that is told when it begins, and when it is evaluated
+PREPARATIONS = {"compiled": "compile", "graphed": "capture"}
+"""What an engine does before the first step that takes its time."""
 
 
 @dataclass
@@ -190,12 +193,15 @@ class BlockRun:
         """The cell's data on the device, loaded once for all members that share it."""
         key = data_key(cell.settings)
         if key not in self.examples:
+            self.emit(Phase("data", key=cell.key))
             self.examples[key] = examples_of(cell.settings, storage.root(self.request.data_dir), self.device)
         return self.examples[key]
 
     def prepare(self, member: Member) -> None:
         assert member.trainer is not None
         begin = self.now()
+        if member.cell.settings.engine in PREPARATIONS:
+            self.emit(Phase(PREPARATIONS[member.cell.settings.engine], key=member.cell.key))
         with member.memory.turn():
             member.trainer.prepare()
         member.engine = member.trainer.engine.columns()
@@ -204,6 +210,8 @@ class BlockRun:
     def warm_up(self, member: Member) -> None:
         assert member.trainer is not None
         begin = self.now()
+        if self.request.block.measure.warmup_epochs:
+            self.emit(Phase("warm-up", key=member.cell.key))
         with member.memory.turn():
             member.trainer.warm_up(self.request.block.measure.warmup_epochs)
         member.warmup_seconds = self.now() - begin
@@ -233,12 +241,14 @@ class BlockRun:
         member.trainer.epochs_done, member.trainer.probed = len(rows), probed
         member.rows, member.wall_seconds = rows, member.wall_seconds + wall_seconds
         for row in rows:
-            self.emit(Epoch(member.cell.key, row))
+            self.emit(Epoch(member.cell.key, row, earlier=True))
 
     def one_epoch(self, member: Member) -> None:
         trainer = member.trainer
         assert trainer is not None
         trainer.look = partial(self.look, member)
+        trainer.trained = self.says(member, "evaluation after epoch")
+        self.says(member, "epoch")()
         with member.memory.turn():
             row = trainer.epoch()
             member.memory.stepped(trainer.peak_bytes)
@@ -248,6 +258,16 @@ class BlockRun:
         self.emit(Epoch(member.cell.key, row))
         if diverged(row):
             member.end("diverged", f"the loss is not finite in epoch {row['epoch']}")
+
+    def says(self, member: Member, phase: str) -> Callable[[], None]:
+        """Tells a phase of the member's next epoch, unless its epochs are so short that each is told when it is over.
+
+        Whoever is told takes some of the machine's time; it is never told while steps are timed.
+        """
+        if member.rows and member.rows[-1]["train_seconds"] < TOLD_SECONDS:
+            return lambda: None
+        of = "" if self.request.block.measure.interval is not None else f"/{member.cell.settings.epochs}"
+        return partial(self.emit, Phase(phase, f"{len(member.rows) + 1}{of}", member.cell.key))
 
     def look(self, member: Member) -> None:
         """At the machine while it works, at the end of an epoch's steps: idle, it has another clock."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NoReturn, Protocol
 
 from bnpbench.execution.children import Child, LocalChild, ask, start_forkserver
-from bnpbench.execution.messages import Describe, Preflight, RunBlock
+from bnpbench.execution.messages import Describe, Preflight, RunBlock, Tell
 from bnpbench.execution.options import Options, device_index, resolve_device
+from bnpbench.measure.known import known
 from bnpbench.measure.step_costs import Costs
 from bnpbench.records.documents import Environment
 from bnpbench.suite import Block, Suite
@@ -55,8 +56,16 @@ class Executor(Protocol):
     def workers(self) -> Sequence[Worker]:
         """Those that are there now, also the busy ones."""
 
-    def preflight(self, request: Preflight) -> dict[str, Costs]:
-        """Check the cells wherever they may run; see ``Preflight``. Raises BnpbenchError."""
+    def begin(self) -> None:
+        """There is something to run."""
+
+    def preflight(self, request: Preflight, told: Tell) -> dict[str, Costs]:
+        """Check the cells wherever they may run; see ``Preflight``. Raises BnpbenchError.
+
+        Args:
+            request: the cells.
+            told: gets what is told meanwhile.
+        """
 
     def start(self, worker: Worker, request: RunBlock, log: Path) -> Child:
         """A child for a request on a worker that is free.
@@ -74,24 +83,26 @@ class Executor(Protocol):
         """End what was started; nothing is left behind."""
 
 
-class Local:
-    """This machine: ``options.jobs`` workers, one forkserver for all.
+class SomethingToDo(Exception):
+    """What is known of this machine does not do: a child is needed."""
+
+
+class _Machine:
+    """This machine: ``options.jobs`` workers.
 
     Args:
         options: of the run.
-        suite: whose blocks are run.
+        describe: gives the environment with the CUDA device of a number.
     """
 
-    def __init__(self, options: Options, suite: Suite) -> None:
-        self.plugins = suite.plugins
-        start_forkserver(modules_for(suite))
+    def __init__(self, options: Options, describe: Callable[[int], Environment]) -> None:
         first = device_index(options.device) or 0
-        environment = ask(Describe(first))
+        environment = describe(first)
         gpus = environment.hardware.gpus
         self.device = resolve_device(options.device, gpus, environment.details.cuda_unusable)
         self.threads = max(len(usable_cores(environment)) // options.jobs, 1)
         numbers = gpu_numbers(options.device, gpus, options.jobs)
-        found = {number: environment if number == first else ask(Describe(number)) for number in dict.fromkeys(numbers)}
+        found = {number: environment if number == first else describe(number) for number in dict.fromkeys(numbers)}
         self.environments = list(found.values())
         self._workers = [
             Worker(None, found[number], number, share(environment, place, options.jobs))
@@ -101,8 +112,57 @@ class Local:
     def workers(self) -> Sequence[Worker]:
         return self._workers
 
-    def preflight(self, request: Preflight) -> dict[str, Costs]:
-        return ask(request, self.plugins)
+
+class Known(_Machine):
+    """This machine without a child: enough for a run that finds everything finished.
+
+    Raises:
+        SomethingToDo: here and wherever a child is needed.
+    """
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options, self._describe)
+
+    @staticmethod
+    def _describe(gpu: int) -> Environment:
+        if (environment := known(gpu)) is None:
+            raise SomethingToDo
+        return environment
+
+    def begin(self) -> None:
+        raise SomethingToDo
+
+    def preflight(self, request: Preflight, told: Tell) -> NoReturn:
+        raise SomethingToDo
+
+    def start(self, worker: Worker, request: RunBlock, log: Path) -> NoReturn:
+        raise SomethingToDo
+
+    def wait(self, children: Sequence[Any], timeout: float) -> NoReturn:
+        raise SomethingToDo
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+class Local(_Machine):
+    """This machine, with one forkserver for all workers.
+
+    Args:
+        options: of the run.
+        suite: whose blocks are run.
+    """
+
+    def __init__(self, options: Options, suite: Suite) -> None:
+        self.plugins = suite.plugins
+        start_forkserver(modules_for(suite))
+        super().__init__(options, lambda gpu: ask(Describe(gpu)))
+
+    def begin(self) -> None:
+        """It has."""
+
+    def preflight(self, request: Preflight, told: Tell) -> dict[str, Costs]:
+        return ask(request, self.plugins, told=told)
 
     def start(self, worker: Worker, request: RunBlock, log: Path) -> LocalChild:
         return LocalChild(request, self.plugins, log)

@@ -4,7 +4,6 @@ eager steps of every distinct cell show."""
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -16,17 +15,18 @@ from typing import Any
 from tabulate import tabulate
 
 from bnpbench.datasets import storage
+from bnpbench.display import Count, Display
 from bnpbench.errors import BnpbenchError, DeviceError, SuiteError
 from bnpbench.execution.children import ChildDied, ask, start_forkserver
 from bnpbench.execution.executor import modules_for, usable_cores
-from bnpbench.execution.messages import Describe, Preflight, Smoke, Tried
+from bnpbench.execution.messages import Describe, Phase, Preflight, Smoke, Tried
 from bnpbench.execution.options import Selection, check_cuda_only, resolve_device
-from bnpbench.execution.progress import duration
+from bnpbench.execution.progress import stages
 from bnpbench.results import read_results
 from bnpbench.sites import Misfit
 from bnpbench.suite import Cell, PluginFile, Settings, Suite, differing, misfit, telling, told, unchecked
 from bnpbench.suite.settings import FACTS, having
-from bnpbench.text import number_of, plain
+from bnpbench.text import duration, number_of, plain
 
 ERROR = 3  # exit code, as of a run
 EAGER = {"engine": "eager", "devices": 1, "deterministic": False}
@@ -91,19 +91,22 @@ class Built:
         return "\n".join(self.lines)
 
 
-def build(selection: Selection, data_dir: Path | None) -> Built:
+def build(selection: Selection, data_dir: Path | None, shown: Display | None = None) -> Built:
     """Build the cells without their data, but for image folders, whose classes decide the network.
 
     Args:
         selection: the cells.
         data_dir: folder of the data sets.
+        shown: what goes on; None: nobody is told.
 
     Raises:
         DataError: an image folder is not there.
     """
-    cells, plugins = selection.cells, selection.suite.plugins
+    cells, suite = selection.cells, selection.suite
+    stage = stages(shown or Display(), suite.name)
+    stage(Phase("imports"))
     start_forkserver()
-    costs = ask(Preflight(cells, data_dir, offline=True, fetch=False), plugins)
+    costs = ask(Preflight(cells, data_dir, offline=True, fetch=False), suite.plugins, told=stage)
     unfit = [(cell, reason) for cell in cells if (reason := costs[cell.key].not_applicable)]
     faulty = [(cell, reason) for cell in cells if (reason := costs[cell.key].uncounted)]
     lines = [f"built: {len(cells) - len(faulty)} of {len(cells)} cells"]
@@ -156,8 +159,8 @@ class Smoked:
         return "\n".join(lines)
 
 
-def smoke_check(selection: Selection, data_dir: Path | None = None) -> Smoked:
-    """Take two eager steps of every distinct cell; a line on stderr for each.
+def smoke_check(selection: Selection, data_dir: Path | None = None, shown: Display | None = None) -> Smoked:
+    """Take two eager steps of every distinct cell; a line for each.
 
     Checked are the losses of the first step, of the second, and of a forward pass after the second update. A data set
     that is not there is replaced by generated examples of its shape; nothing is fetched.
@@ -165,8 +168,10 @@ def smoke_check(selection: Selection, data_dir: Path | None = None) -> Smoked:
     Args:
         selection: the cells, whatever epochs they have.
         data_dir: folder of the data sets.
+        shown: what goes on, and the lines; None: nobody is told.
     """
-    suite = selection.suite
+    suite, shown = selection.suite, shown or Display()
+    stages(shown, suite.name)(Phase("imports"))
     start_forkserver(modules_for(suite))
     environment = ask(Describe())
     gpus = environment.hardware.gpus
@@ -174,7 +179,7 @@ def smoke_check(selection: Selection, data_dir: Path | None = None) -> Smoked:
     refused, chosen = _distinct(cells, gpus)
     names = _names([*chosen, *(cell for cell, _ in refused)])
     tried = [Tried(cell.key, "not tried", reason) for cell, reason in refused]
-    tried += _try(suite.name, chosen, names, data_dir, suite.plugins)
+    tried += _try(suite.name, chosen, names, data_dir, suite.plugins, shown)
     root = storage.root(data_dir)
     datasets = {cell.settings.dataset.kind: type(cell.settings.dataset) for cell in chosen}
     replaced = {kind: reason for kind, cls in datasets.items() if (reason := cls.missing(root)) is not None}
@@ -292,15 +297,22 @@ def _names(cells: Sequence[Cell]) -> dict[str, str]:
 
 
 def _try(
-    suite: str, cells: Sequence[Cell], names: dict[str, str], data_dir: Path | None, plugins: tuple[PluginFile, ...]
+    suite: str,
+    cells: Sequence[Cell],
+    names: dict[str, str],
+    data_dir: Path | None,
+    plugins: tuple[PluginFile, ...],
+    shown: Display,
 ) -> list[Tried]:
     """What a child process finds; where one dies, its cell has an error and another goes on with the next."""
     found: list[Tried] = []
+    count = Count(shown, suite, "cells")
 
     def add(tried: Tried) -> None:
         found.append(tried)
-        line = f"{suite} {len(found)}/{len(cells)} {names[tried.key]}: {tried.status} ({tried.seconds:.1f} s)"
-        print(plain(line), file=sys.stderr, flush=True)
+        place = f"{suite} {len(found)}/{len(cells)}"
+        shown.say(f"{place} {names[tried.key]}: {tried.status} ({tried.seconds:.1f} s)")
+        count(len(found), len(cells))
 
     while len(found) < len(cells):
         try:

@@ -74,6 +74,7 @@ class Describe(Request[Environment]):
 @dataclass(frozen=True)
 class Preflight(Request[dict[str, Costs]]):
     """Check the cells of a suite before anything runs: data, networks, methods. The answer holds costs by a cell's key.
+    A ``Phase`` is sent for each data set that is fetched, and for each setting that is looked at.
 
     Attributes:
         cells: to look at.
@@ -171,8 +172,8 @@ class Profile(Request[Profiled]):
 
 @dataclass(frozen=True)
 class RunBlock(Request[None]):
-    """Measure the cells of a block, or some of them alone after a crash. An ``Epoch`` is sent for each epoch and a
-    ``Finished`` for each cell.
+    """Measure the cells of a block, or some of them alone after a crash. An ``Epoch`` is sent for each epoch, a
+    ``Finished`` for each cell, and a ``Phase`` for what takes its time besides.
 
     Attributes:
         block: as the suite has it.
@@ -225,11 +226,38 @@ class RunBlock(Request[None]):
 
 
 @dataclass(frozen=True)
+class Phase:
+    """What goes on now. Never told during timed steps.
+
+    Attributes:
+        name: such as ``data``, ``warm-up`` or ``evaluation``.
+        far: how far it is, such as ``3/20``; empty where that is not told.
+        key: of the cell; None for what belongs to none alone.
+    """
+
+    name: str
+    far: str = ""
+    key: str | None = None
+
+    @property
+    def text(self) -> str:
+        """For a person."""
+        return f"{self.name} {self.far}" if self.far else self.name
+
+
+@dataclass(frozen=True)
 class Epoch:
-    """A measured epoch."""
+    """A measured epoch.
+
+    Attributes:
+        key: of the cell.
+        row: of the ``epochs`` table.
+        earlier: whether an earlier run measured it, and the cell goes on from there.
+    """
 
     key: str
     row: EpochRow
+    earlier: bool = False
 
 
 @dataclass(frozen=True)
@@ -248,7 +276,7 @@ class Note:
     text: str
 
 
-Message = Epoch | Finished | Note | Tried
+Message = Phase | Epoch | Finished | Note | Tried
 Tell = Callable[[Message], None]
 """Passes a message on."""
 

@@ -21,7 +21,7 @@ from bnpbench.datasets import storage
 from bnpbench.datasets.base import shape_of
 from bnpbench.errors import DataError, NotApplicable
 from bnpbench.execution.child import configure, failure
-from bnpbench.execution.messages import Preflight, Smoke, Tell, Tried
+from bnpbench.execution.messages import Phase, Preflight, Smoke, Tell, Tried
 from bnpbench.measure import machine
 from bnpbench.measure.step_costs import Columns, Costs
 from bnpbench.suite import Cell, Settings
@@ -37,8 +37,12 @@ COPIES_OF_KEPT = 2  # what the forward pass keeps; gradients of it, and the work
 COPIES_OF_WEIGHTS = 3  # their gradients, and up to two moments of the optimizer
 
 
-def preflight(request: Preflight, tell: Tell | None = None) -> dict[str, Costs]:
-    """Check every distinct setting once; there is nothing to tell meanwhile.
+def preflight(request: Preflight, tell: Tell) -> dict[str, Costs]:
+    """Check every distinct setting once.
+
+    Args:
+        request: the cells.
+        tell: gets a ``Phase`` for what is fetched, and for each setting.
 
     Returns:
         The costs of each cell by its key.
@@ -47,16 +51,16 @@ def preflight(request: Preflight, tell: Tell | None = None) -> dict[str, Costs]:
         DataError: a data set is not there.
     """
     root = storage.root(request.data_dir)
-    for dataset in dict.fromkeys(type(cell.settings.dataset) for cell in request.cells if request.fetch):
-        dataset.fetch(root, offline=request.offline)
-    found: dict[Any, Costs] = {}
-    answer = {}
-    for cell in request.cells:
-        settings = cell.settings.costing()
-        if settings not in found:
-            found[settings] = _costs(settings, root)
-        answer[cell.key] = found[settings]
-    return answer
+    with storage.told_to(lambda what, far: tell(Phase(what, far))):
+        for dataset in dict.fromkeys(type(cell.settings.dataset) for cell in request.cells if request.fetch):
+            dataset.fetch(root, offline=request.offline)
+    costing = {cell.key: cell.settings.costing() for cell in request.cells}
+    distinct = dict.fromkeys(costing.values())
+    found: dict[Settings, Costs] = {}
+    for place, settings in enumerate(distinct, start=1):
+        tell(Phase("preflight", f"{place}/{len(distinct)}"))
+        found[settings] = _costs(settings, root)
+    return {key: found[settings] for key, settings in costing.items()}
 
 
 def _costs(settings: Settings, root: Path) -> Costs:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bnpbench.errors import DeviceError
-from bnpbench.execution.executor import Executor, Local
-from bnpbench.execution.messages import Preflight
+from bnpbench.execution.executor import Executor, Known, Local, SomethingToDo
+from bnpbench.execution.messages import Phase, Preflight
 from bnpbench.execution.options import Options, Selection, check, check_cuda_only, demand_devices
 from bnpbench.execution.progress import Progress
 from bnpbench.execution.provenance import provenance
 from bnpbench.execution.sweep import Stores, Sweep
+from bnpbench.measure.step_costs import Costs
 from bnpbench.results import FINISHED, Results, read_results
 from bnpbench.suite import Block, Cell, Suite
 
@@ -59,9 +61,17 @@ def execute(selection: Selection, options: Options, progress: Progress, executor
     Raises:
         BnpbenchError: before anything runs, when the suite cannot be run here.
     """
+    found: set[tuple[str, str]] = set()
+    if executor is None and options.cluster is None:
+        with suppress(SomethingToDo):
+            known = Known(options)
+            if selection.suite.select is not None:  # its finals may have something to do, when the trials have told all
+                _execute_on(known, selection, options, Progress(), found)
+            return _execute_on(known, selection, options, progress, found)
+    progress.stage(Phase("imports"))
     executor = executor or _executor(selection.suite, options, progress)
     try:
-        return _execute(selection.on(executor.device, executor.threads), options, progress, executor)
+        return _execute_on(executor, selection, options, progress, found)
     finally:
         executor.close()
 
@@ -74,9 +84,12 @@ def _executor(suite: Suite, options: Options, progress: Progress) -> Executor:
     return Cluster(options, suite, progress)
 
 
-def _execute(selection: Selection, options: Options, progress: Progress, executor: Executor) -> Ran:
+def _execute_on(
+    executor: Executor, selection: Selection, options: Options, progress: Progress, found: set[tuple[str, str]]
+) -> Ran:
+    selection = selection.on(executor.device, executor.threads)
     suite = selection.suite
-    stores = Stores(options.out, suite.name, executor.environments)
+    stores = Stores(options.out, suite.name, executor.environments, found)
     measure = partial(_measure, suite, stores, options, progress, executor)
     trials = selection.whole.cells
     failed = measure(trials, selection.cells)
@@ -102,15 +115,11 @@ def _measure(
     whole: Sequence[Cell],
     chosen: Sequence[Cell],
 ) -> int:
-    """Measure what is not finished of the ``chosen`` cells, after a look at all that could go wrong with them.
+    """Measure what is not finished of the ``chosen`` cells.
 
     Returns:
         How many failed.
     """
-    for environment in executor.environments:
-        gpu = environment.details.gpu
-        check_cuda_only((cell.settings for cell in chosen), gpu.capability if gpu else None)
-    _check_devices(executor, options, chosen)
     blocks = _sharded(suite.blocks(chosen), options.shard)
     own = {cell.key: block for block in suite.blocks(whole) for cell in block.cells}  # a part of one has another id
     document = suite.document(whole, epochs=options.epochs)
@@ -120,13 +129,28 @@ def _measure(
         return stores.finished(block) or all(stores.finished(own[cell.key]) for cell in block.cells)
 
     done = {block.id for block in blocks if not options.fresh and finished(block)}
-    for doubt in suite.warnings([cell for block in blocks if block.id not in done for cell in block.cells]):
-        progress.note(doubt)
     todo = [cell for block in blocks if block.id not in done for cell in block.cells]
-    costs = executor.preflight(Preflight(tuple(todo), options.data_dir, options.offline)) if todo else {}
-    stores.create()
+    costs: dict[str, Costs] = {}
+    if todo or not stores.renew():
+        executor.begin()
+        costs = _checked(suite, options, progress, executor, todo) if todo else {}
+        stores.create()
     stores.first.write_suite(document)
-    return Sweep(stores, executor, options, costs, provenance(suite.path.parent), progress).run(blocks, done)
+    origin = provenance(suite.path.parent) if todo else {}
+    return Sweep(stores, executor, options, costs, origin, progress).run(blocks, done)
+
+
+def _checked(
+    suite: Suite, options: Options, progress: Progress, executor: Executor, cells: Sequence[Cell]
+) -> dict[str, Costs]:
+    """The costs of cells that are to run, by their key, after a look at all that could go wrong with them."""
+    for environment in executor.environments:
+        gpu = environment.details.gpu
+        check_cuda_only((cell.settings for cell in cells), gpu.capability if gpu else None)
+    _check_devices(executor, options, cells)
+    for doubt in suite.warnings(cells):
+        progress.note(doubt)
+    return executor.preflight(Preflight(tuple(cells), options.data_dir, options.offline), progress.stage)
 
 
 def _check_devices(executor: Executor, options: Options, cells: Sequence[Cell]) -> None:

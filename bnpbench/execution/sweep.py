@@ -17,7 +17,7 @@ from bnpbench.execution import interruption
 from bnpbench.execution.child import shorten
 from bnpbench.execution.children import Child
 from bnpbench.execution.executor import Executor, Worker
-from bnpbench.execution.messages import Done, Epoch, Finished, Message, Note, Refused, RunBlock
+from bnpbench.execution.messages import Done, Epoch, Finished, Message, Note, Phase, Refused, RunBlock
 from bnpbench.execution.options import Options
 from bnpbench.execution.progress import Progress
 from bnpbench.files import appending
@@ -43,11 +43,15 @@ class Stores:
         out: folder of all results.
         suite: the suite's name.
         environments: of the workers that are there at the start; equal ones share a folder.
+        found: blocks that were found finished already, by environment and id; what is found is added.
     """
 
-    def __init__(self, out: Path, suite: str, environments: Iterable[Environment]) -> None:
+    def __init__(
+        self, out: Path, suite: str, environments: Iterable[Environment], found: set[tuple[str, str]] | None = None
+    ) -> None:
         self.out, self.suite = out, suite
         self.by_id = {e.id: Store(out, suite, e) for e in environments}
+        self._found = set() if found is None else found
 
     @property
     def first(self) -> Store:
@@ -57,6 +61,21 @@ class Stores:
         """Make the folders. Raises ResultsError."""
         for store in self.by_id.values():
             store.create()
+
+    def renew(self) -> bool:
+        """Tidy the folders, and write down what was measured of their machines since, where all are there.
+
+        Returns:
+            Whether they are.
+
+        Raises:
+            ResultsError: nothing can be written.
+        """
+        stores = self.by_id.values()
+        there = all(store.folder.is_dir() for store in stores)
+        for store in stores if there else ():
+            store.renew()
+        return there
 
     def refuse_newer(self, cells: Iterable[Cell], document: SuiteRecord) -> None:
         """Raises ResultsError where a newer bnpbench wrote what a run of these cells would write over.
@@ -78,7 +97,11 @@ class Stores:
 
     def finished(self, block: Block) -> bool:
         """Whether the block was measured in one of the environments."""
-        return any(store.finished(block.id, block.canonicals) for store in self.by_id.values())
+        for identity, store in self.by_id.items():
+            if (identity, block.id) in self._found or store.finished(block.id, block.canonicals):
+                self._found.add((identity, block.id))
+                return True
+        return False
 
 
 @dataclass
@@ -163,7 +186,7 @@ class Sweep:
         Returns:
             How many cells did not end as ok, diverged or not-applicable.
         """
-        self.progress.start(blocks)
+        self.progress.start(blocks, self.costs)
         for block in blocks:
             if block.id in done:
                 self.progress.skipped(block)
@@ -218,6 +241,7 @@ class Sweep:
     def _launch(self, job: Job) -> None:
         """Start a child for the job's next piece."""
         job.piece, job.answered = job.pieces.popleft(), False
+        self.progress.phase(job.block, Phase("start", key=job.piece[0].key))
         with writing(job.log):
             job.log.parent.mkdir(exist_ok=True)  # someone may have cleared the logs away
             os.close(appending(job.log))  # named in the results whatever becomes of the child
@@ -272,12 +296,14 @@ class Sweep:
 
     def _take(self, job: Job, message: Message | Done[None] | Refused) -> None:
         match message:
+            case Phase():
+                self.progress.phase(job.block, message)
             case Epoch(key, row):
                 rows = job.epochs.setdefault(key, [])
                 rows[row["epoch"] - 1 :] = [row]  # told again where a rank died and all went back to a checkpoint
                 if len(job.block.cells) == 1 and row["epoch"] != job.block.cells[0].settings.epochs:  # else all follow
                     job.keep(key, self.now)
-                self.progress.epoch(job.block, key, row)
+                self.progress.epoch(job.block, key, row, earlier=message.earlier)
             case Finished(key, row, steps):
                 job.records[key], job.steps[key] = {**row, **self.provenance, "worker": job.worker.name}, steps
             case Note(text):
@@ -296,6 +322,7 @@ class Sweep:
                 job.epochs.pop(cell.key, None)
                 job.records.pop(cell.key, None)
             job.pieces.extend((cell,) for cell in job.piece)
+            self.progress.again(job.block, job.piece)
             self.progress.note(f"{message}: the {len(job.piece)} cells of block {job.block.id} run again one by one")
         self._next(job)
 
@@ -311,6 +338,7 @@ class Sweep:
             self.running.remove(job)
             job.release.close()
             self.queue.appendleft(job.block)
+            self.progress.again(job.block, job.block.cells)
             self.progress.note(f"{where}: block {job.block.id} {again}")
             return
         for cell in job.block.cells:

@@ -46,7 +46,7 @@ def known(gpu: int = 0) -> Environment | None:
     hardware = hardware_with(None if device is None else device.name, gpus)
     software = software_with(torch["__version__"], cuda)
     identity = environment_id(hardware, software)
-    details = Details(affinity=affinity(), gpu=device and GpuDetails(capability=device.capability))
+    details = Details(affinity=affinity(), gpu=None if device is None else GpuDetails(capability=device.capability))
     return Environment(
         id=identity,
         hardware=hardware,

@@ -9,14 +9,16 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from bnpbench.display import Count, Display, State
 from bnpbench.errors import BnpbenchError
 from bnpbench.execution.children import ask, interpreter, start_forkserver
 from bnpbench.execution.executor import usable_cores
 from bnpbench.execution.messages import Describe, Preflight, Profile, Profiled
 from bnpbench.execution.options import check_cuda_only, check_data, check_device, device_index, resolve_device
+from bnpbench.execution.progress import stages
 from bnpbench.files import private_folder
 from bnpbench.report.document import Chapter, Entry, Place, Section, Table
 from bnpbench.results.store import folder_name
@@ -34,13 +36,14 @@ REMEDY = (
 )
 
 
-def choose(suite: Suite, only: Sequence[str], methods: Sequence[str], device: str) -> list[Cell]:
-    """The cells to profile: one, or one for each of ``methods``, of the first seed.
+def choose(suite: Suite, only: Sequence[str], methods: Sequence[str], device: str, shown: Display) -> list[Cell]:
+    """The cells to profile: one, or one for each of ``methods``, of the first seed; ``shown`` shows what goes on.
 
     Raises:
         BnpbenchError: the device or the data are not there, or the filters leave several cells.
     """
     check_device(device, f"--device {device}")
+    shown.show(State(suite.name, "imports"))
     start_forkserver()
     environment = ask(Describe(device_index(device) or 0))
     kind = resolve_device(device, environment.hardware.gpus, environment.details.cuda_unusable)
@@ -64,17 +67,19 @@ def choose(suite: Suite, only: Sequence[str], methods: Sequence[str], device: st
 
 
 def profile(
-    suite: Suite, cells: Sequence[Cell], steps: int, data_dir: Path | None, gpu: int, folder: Path
+    suite: Suite, cells: Sequence[Cell], steps: int, data_dir: Path | None, gpu: int, folder: Path, shown: Display
 ) -> tuple[Chapter, list[Path], list[str]]:
-    """Tables of phases and operators side by side, the traces, and what could not be seen.
+    """Tables of phases and operators side by side, the traces, and what could not be seen; ``shown`` shows progress.
 
     Raises:
         BnpbenchError: a cell that cannot be run.
     """
-    _check(suite, cells, data_dir)
+    _check(suite, cells, data_dir, shown)
     found: dict[str, Profiled] = {}
     traces = []
-    for cell in cells:
+    count = Count(shown, suite.name, "cells")
+    for place, cell in enumerate(cells):
+        count(place, len(cells), f"{cell.label} N={cell.settings.batch_size}: {steps} steps under the profiler")
         traces.append(folder / f"{folder_name(cell.label)}-{cell.settings.batch_size}.trace.json")
         request = Profile(cell, steps, data_dir, gpu, traces[-1].absolute())
         found[cell.label] = ask(
@@ -88,12 +93,12 @@ def profile(
 
 
 def sample(
-    suite: Suite, cell: Cell, data_dir: Path | None, gpu: int, folder: Path, tell: Callable[[str], None]
+    suite: Suite, cell: Cell, data_dir: Path | None, gpu: int, folder: Path, shown: Display
 ) -> tuple[list[Path], str | None]:
     """Flame graphs by py-spy: the files, and why some are missing, if any.
 
     Args:
-        tell: is told what happens, as each graph takes its time.
+        shown: what happens, as each graph takes its time.
 
     Raises:
         BnpbenchError: a cell that cannot be run.
@@ -101,7 +106,7 @@ def sample(
     tool = shutil.which("py-spy") or shutil.which("py-spy", path=str(Path(sys.executable).parent))
     if tool is None:
         return [], "py-spy is not installed; pip install py-spy"
-    _check(suite, [cell], data_dir)
+    _check(suite, [cell], data_dir, shown)
     made, reason = list[Path](), None
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=private_folder()) as private:
@@ -115,7 +120,8 @@ def sample(
             native = [[*record, "--native", "--", *work]] if sys.platform == "linux" else []
             for command in [*native, [*record, "--", *work]]:
                 frames = "with native frames" if "--native" in command else "Python's frames"
-                tell(f"{cell.label}: {format}, {frames}: {SECONDS:g} s of steps, at most {PATIENCE:g} s with the start")
+                limit = f"{SECONDS:g} s of steps, at most {PATIENCE:g} s with the start"
+                shown.show(State(suite.name, f"{cell.label}: {format}, {frames}: {limit}", begin=shown.now()))
                 path.unlink(missing_ok=True)  # of an earlier command, or a stranger's link
                 code, told = _within(PATIENCE, command)
                 if code == 0 and path.is_file() and path.stat().st_size:
@@ -149,10 +155,10 @@ def _within(seconds: float, command: Sequence[str]) -> tuple[int | None, str]:
             return None, f"it did not end within {seconds:g} s"
 
 
-def _check(suite: Suite, cells: Sequence[Cell], data_dir: Path | None) -> None:
+def _check(suite: Suite, cells: Sequence[Cell], data_dir: Path | None, shown: Display) -> None:
     """Raises BnpbenchError for a cell that cannot be run."""
     check_data({type(cell.settings.dataset) for cell in cells}, data_dir, offline=False)
-    found = ask(Preflight(tuple(cells), data_dir, False), suite.plugins)
+    found = ask(Preflight(tuple(cells), data_dir, False), suite.plugins, told=stages(shown, suite.name))
     for cell in cells:
         if reason := found[cell.key].not_applicable:
             raise BnpbenchError(f"{cell.label} at batch size {cell.settings.batch_size} is not applicable: {reason}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -18,10 +19,14 @@ from bnpbench.results.store import Store
 from bnpbench.text import some
 
 
-def compact(directory: Path) -> dict[Path, int]:
+def compact(directory: Path, told: Callable[[int, int, str], None] = lambda done, of, doing: None) -> dict[Path, int]:
     """Merge the whole cells of every folder under a folder of results; what is damaged stays.
 
     Whenever it is interrupted, the same cells are read as before: the merged files are there before a part goes.
+
+    Args:
+        directory: the folder of results.
+        told: is told how many of the parts are merged and gone, of how many, and in which folder.
 
     Returns:
         The number of cells that were merged, by the environment's folder.
@@ -33,10 +38,21 @@ def compact(directory: Path) -> dict[Path, int]:
         raise ResultsError(f"{directory}: there is no such folder of results; name one that `bnpbench run` wrote")
     for path in linked(directory):
         raise ResultsError(f"{path}: a symbolic link, and nothing is merged through one; remove it, or name its target")
-    return {folder: _compact(folder) for folder in environment_folders(directory)}
+    folders = list(environment_folders(directory))
+    parts = {folder: sum(len(parts_of(folder / kind)) for kind in SCHEMAS) for folder in folders}
+    done, merged = 0, {}
+    for folder in folders:
+
+        def gone(count: int, before: int = done, folder: Path = folder) -> None:
+            told(before + count, sum(parts.values()), folder.name)
+
+        gone(0)
+        merged[folder] = _compact(folder, gone)
+        done += parts[folder]
+    return merged
 
 
-def _compact(folder: Path) -> int:
+def _compact(folder: Path, gone: Callable[[int], None]) -> int:
     store = Store(folder.parent.parent, unquote(folder.parent.name), Environment(id=folder.name))
     store.tidy()
     with store.alone():  # a run that commits waits
@@ -48,9 +64,12 @@ def _compact(folder: Path) -> int:
             _write(folder / f"{kind}.parquet", tables[kind], SCHEMAS[kind])
         keys = tables["cells"].column("key").to_pylist()
         needless = set(keys) - {path.stem for path, _ in damaged if path.parent == folder / "cells"}
+        count = 0
         for kind in ("cells", "epochs", "steps"):
             for key in needless & set(parts_of(folder / kind)):
                 (folder / kind / f"{key}.parquet").unlink()
+                count += 1
+                gone(count)
         return len(keys)
 
 

@@ -85,6 +85,20 @@ class Store:
             sync(self.suite_folder.parent)
         return self
 
+    def renew(self) -> None:
+        """Tidy the folder, and write the peak rates of the machine down where they were measured since. It is there.
+
+        Raises:
+            ResultsError: nothing can be written here.
+        """
+        self.refuse_links()
+        self.tidy()
+        path, rates = self.folder / "environment.json", self.environment.rates
+        with self.alone(), suppress(DamagedError):
+            written = read_json(path)
+            if rates is not None and written.get("rates") != rates.document():
+                write_json(path, {**written, "rates": rates.document()})
+
     def refuse_links(self) -> None:
         """Raises ResultsError where one of the folders is a symbolic link: what it points to is none of these results.
 

@@ -9,7 +9,7 @@ Source: Lange, Helfrich, Ye, "Batch Normalization Preconditioning for Neural Net
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -55,6 +55,7 @@ def verify(
     data_dir: Path | None = None,
     trials: int = Setup.trials,
     seed: int = 0,
+    told: Callable[[int, int, str], None] = lambda done, of, doing: None,
 ) -> list[Outcome]:
     """Try statements of the paper.
 
@@ -64,6 +65,7 @@ def verify(
         data_dir: where the stored data sets lie; None: ``BNPBENCH_DATA`` or the user's cache folder.
         trials: random instances a check draws, more or fewer where one is dear.
         seed: of all random numbers.
+        told: is told how many statements are tried, of how many, and which is next.
 
     Returns:
         One outcome a statement, in the order asked for.
@@ -84,6 +86,10 @@ def verify(
     torch.set_num_threads(1)  # thousands of small matrices: more threads only wait for each other
     try:
         setup = Setup(trials, seed, None if data is None else load(data, data_dir, seed))
-        return [STATEMENTS[name](setup) for name in wanted]
+        outcomes = []
+        for place, name in enumerate(wanted):
+            told(place, len(wanted), name)
+            outcomes.append(STATEMENTS[name](setup))
+        return outcomes
     finally:
         torch.set_num_threads(threads)

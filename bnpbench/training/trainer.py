@@ -86,6 +86,7 @@ class Trainer:
         self.steps = len(examples.labels) // settings.batch_size
         self.energy = machine.energy_meter(device)
         self.look: Callable[[], object] = lambda: None  # at the machine, at the end of each epoch's steps
+        self.trained: Callable[[], object] = lambda: None  # behind the steps of an epoch, before it is evaluated
         self.peak_bytes: int | None = None  # allocated on a CUDA device, by all, during the steps of the last epoch
         self.engine = engines.eager(self.step, ())
         self.epochs_done = 0
@@ -157,6 +158,7 @@ class Trainer:
             "step_seconds_p90": quantiles(reading.laps, n=10)[-1] if len(reading.laps) > 1 else None,
             "energy_joules": None if math.isnan(joules) else joules,
         }
+        self.trained()
         evaluation_begin = self.now()
         row |= self._scores()
         self.epochs_done = number

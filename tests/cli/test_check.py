@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bnpbench import load_suite
-from bnpbench.execution.progress import duration
+from bnpbench.text import duration
 from tests.support.command import SUITE, bnpbench, called, suite
 from tests.support.made_results import Made, epochs
 

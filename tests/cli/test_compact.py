@@ -17,7 +17,9 @@ def test_it_says_what_it_merged_and_the_report_stays(tmp_path: Path) -> None:
     made.read()
     before = called("report", cwd=tmp_path).stdout
     done = called("compact", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.endswith(" compact: reads results\n")
+    assert len(done.stderr.splitlines()) == 1
     assert done.stdout == f"{made.store.folder.relative_to(tmp_path)}: 2 cells in one file a table\n"
     assert not list(tmp_path.glob("results/*/*/cells/*"))
     assert called("report", cwd=tmp_path).stdout == before

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bnpbench.measure import environment, rates
+from bnpbench.measure import environment, known, rates
 from bnpbench.records.documents import Environment, Rates
 from tests.support.command import called
 
@@ -41,7 +41,7 @@ def test_what_is_there_is_told(tmp_path: Path) -> None:
 
 def test_rates_are_kept_and_shown_with_their_spread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept: dict[str, Rates] = {}
-    monkeypatch.setattr(rates, "keep", lambda identity, found: kept.update({identity: found}))
+    monkeypatch.setattr(known, "keep", lambda identity, found: kept.update({identity: found}))
     lines = called("env", "--measure", cwd=tmp_path).stdout.splitlines()
     assert kept == {"0123456789ab": RATES}
     assert lines[-5:] == [
@@ -57,7 +57,7 @@ def test_rates_that_cannot_be_kept_are_an_error(tmp_path: Path, monkeypatch: pyt
     def refuse(*arguments: object) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr(rates, "keep", refuse)
+    monkeypatch.setattr(known, "keep", refuse)
     done = called("env", "--measure", cwd=tmp_path)
     assert done.returncode == 2
     assert "the rates cannot be kept in the cache folder: " in done.stderr

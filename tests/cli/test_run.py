@@ -94,6 +94,28 @@ def test_only_children_import_torch(arguments: list[str], measured: Path) -> Non
     assert done.returncode == 0
 
 
+NOTHING = """
+import sys
+begun = []
+sys.addaudithook(lambda event, _: event in ("os.fork", "os.posix_spawn", "subprocess.Popen") and begun.append(event))
+from bnpbench.cli import run
+code = run(["run", "tiny.toml"])
+from multiprocessing import forkserver
+assert not begun, begun
+assert getattr(forkserver._forkserver, "_forkserver_pid", None) is None
+assert not [name for name in sys.modules if name.partition(".")[0] == "torch"]
+sys.exit(code)
+"""
+
+
+def test_with_nothing_to_do_nothing_is_started(measured: Path) -> None:
+    """Neither a child nor torch: the answer is there in about the time of ``check``."""
+    done = subprocess.run([sys.executable, "-c", NOTHING], cwd=measured, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "## Cost and gain" in done.stdout
+    assert "4 of 4 cells were finished before and are kept" in done.stderr
+
+
 def test_a_second_run_says_what_it_kept(measured: Path) -> None:
     done = called("run", "tiny.toml", cwd=measured)
     assert done.returncode == 0

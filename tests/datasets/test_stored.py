@@ -7,6 +7,7 @@ import hashlib
 import http.server
 import os
 import pickle
+import re
 import struct
 import threading
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ import torch
 from torchvision import datasets as torchvision_datasets
 
 from bnpbench.cli.data import get, overview
+from bnpbench.datasets import storage, stored
 from bnpbench.datasets.base import DatasetPlugin, DataShape
 from bnpbench.datasets.cifar10 import Cifar10
 from bnpbench.datasets.cifar100 import Cifar100
@@ -269,6 +271,29 @@ def test_fetching_says_so_and_brings_the_files_once(
     assert root.stat().st_mode & 0o777 == 0o700
     assert len(options("mnist").tensors(root).train_x) == 6
     built_in().dataset("mnist").fetch(root, offline=True)  # what is there needs no network
+
+
+def test_how_far_a_file_is_is_told(server: list[str], mnist: dict[str, bytes], tmp_path: Path) -> None:
+    """In bytes and as a share of the file, by whoever downloads, and not as a bar that torchvision draws."""
+    told: list[tuple[str, str]] = []
+    with storage.told_to(lambda what, far: told.append((what, far))):
+        built_in().dataset("mnist").fetch(tmp_path / "new")
+    assert {what for what, _ in told} == {f"fetching MNIST (12 MB) to {tmp_path / 'new'}"}
+    first, *files = [far for _, far in told]
+    assert first == ""
+    assert len(files) == len(mnist)
+    assert all(re.fullmatch(r"\(this file: 0\.0 of 0\.0 MB, 100%\)", far) for far in files)
+
+
+def test_a_file_of_unknown_length_is_told_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    seconds = iter([0.0, 0.1, 0.6, 0.7])
+    monkeypatch.setattr(stored.time, "monotonic", lambda: next(seconds))
+    with storage.told_to(lambda what, far: told.append(far)):
+        bar = stored._Bytes("fetching it", None)  # what torchvision is given instead of its own
+        for _ in range(4):
+            bar.update(1_000_000)
+    assert told == ["(this file: 1.0 MB)", "(this file: 3.0 MB)"]
 
 
 def test_a_damaged_file_is_fetched_again_where_that_is_asked_for(

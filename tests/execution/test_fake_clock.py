@@ -16,7 +16,7 @@ from torch import Tensor
 
 from bnpbench import load_suite, read_results
 from bnpbench.execution.block import BlockRun
-from bnpbench.execution.messages import RunBlock, Tell
+from bnpbench.execution.messages import Epoch, Finished, Message, Phase, RunBlock, Tell
 from bnpbench.execution.options import Options, check
 from bnpbench.execution.progress import Progress
 from bnpbench.execution.run import execute
@@ -143,3 +143,43 @@ def test_every_number_of_every_table_is_exact(tmp_path: Path, snapshot: Callable
         assert rows.outlier.tolist() == [epoch == 3] * 2
     text = re.sub(r"(?m)^(- )?(bnpbench|commit|days|software): .*\n", "", render(results))
     snapshot("fake_clock.md", text)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.001])
+def test_phases_are_told_outside_of_timed_steps(scale: float, tmp_path: Path) -> None:
+    """Of epochs shorter than a second only the first says that it begins: what is told of each in the end suffices."""
+    told: list[Message | str] = []
+
+    class TimedClock(FakeClock):
+        def start(self) -> None:
+            told.append("timed")
+
+        def stop(self, look: Callable[[], object]) -> Reading:
+            told.append("end")
+            return super().stop(look)
+
+    class TimedTrainer(FakeTrainer):
+        def __init__(self, cell: Any, *arguments: Any, **options: Any) -> None:
+            super().__init__(cell, *arguments, **options)
+            step, seconds = self.step, SECONDS[cell.settings.method.kind] * scale
+            self.make_clock = lambda device, steps: TimedClock(seconds, steps, step.epochs + 1)
+
+    def run(request: RunBlock, emit: Tell) -> None:
+        ticks = (tick / 1000 for tick in count())
+        BlockRun(request, lambda message: (told.append(message), emit(message))[1], make_trainer=TimedTrainer,
+                 now=ticks.__next__).run()  # fmt: skip
+
+    text = SUITE.replace("epochs = 8", "epochs = 3").replace('interleave = ["method"]', "warmup_epochs = 1")
+    (tmp_path / "fake.toml").write_text(text)
+    only = ("method=bnp", "batch_size=10", "seed=1")
+    options = Options(out=tmp_path / "out", device="cpu", only=only)
+    execute(check(load_suite(tmp_path / "fake.toml"), options), options, Progress(), InProcess(ENVIRONMENT, run))
+    words = [
+        one if isinstance(one, str) else one.text if isinstance(one, Phase) else type(one).__name__ for one in told
+    ]
+    steps = ["timed", "end"]
+    first = ["epoch 1/3", *steps, "evaluation after epoch 1/3", "Epoch"]
+    long = [[f"epoch {n}/3", *steps, f"evaluation after epoch {n}/3", "Epoch"] for n in (2, 3)]
+    rest = long if scale == 1.0 else [[*steps, "Epoch"]] * 2
+    assert words == ["data", "warm-up", *steps, *first, *rest[0], *rest[1], "Finished"]
+    assert {one.key for one in told if isinstance(one, (Phase, Epoch, Finished))} == {told[0].key}  # type: ignore[union-attr]

@@ -155,7 +155,7 @@ def test_a_long_cell_goes_on_from_its_last_epoch_bit_for_bit(tmp_path: Path) -> 
 IN_A_CALLBACK = """
 import gc, os, signal, sys
 from bnpbench.cli import main
-from bnpbench.execution.progress import Lines
+from bnpbench.execution.progress import Reporter
 
 number, moment = int(sys.argv.pop()), sys.argv.pop()
 
@@ -165,15 +165,15 @@ def stop(phase, info):
         os.kill(os.getpid(), number)
 
 def collect(real):
-    def told(*arguments):
-        real(*arguments)
+    def told(*arguments, **options):
+        real(*arguments, **options)
         gc.callbacks.append(stop)
         gc.collect()
-        setattr(Lines, moment, real)
+        setattr(Reporter, moment, real)
     return told
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
-setattr(Lines, moment, collect(getattr(Lines, moment)))
+setattr(Reporter, moment, collect(getattr(Reporter, moment)))
 main()
 """
 

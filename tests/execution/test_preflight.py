@@ -77,7 +77,7 @@ def test_a_network_beyond_all_bounds_is_named(tmp_path: Path) -> None:
     """It ended as a bug of bnpbench, with 70."""
     loaded = load_suite(suite(tmp_path, SUITE.replace("hidden = [9, 8]", "hidden = [9223372036854775807]")))
     cells = loaded.cells(device="cpu", threads=1, only=["method=bnp"])
-    found = preflight(Preflight(cells, None, True))
+    found = preflight(Preflight(cells, None, True), print)
     assert {cost.uncounted is not None for cost in found.values()} == {True}
     built = build(Options(only=("method=bnp",)).selection(loaded), None)
     assert built.exit_code == 3

@@ -15,9 +15,13 @@ import pytest
 
 from bnpbench import load_suite, read_results, run_suite
 from bnpbench.errors import BnpbenchError, DataError, DeviceError, ResultsError, SuiteError
+from bnpbench.execution import executor
 from bnpbench.execution.progress import Progress
+from bnpbench.measure.known import keep
+from bnpbench.records.documents import Rates
 from tests.support.command import SUITE, bnpbench, start, suite
 from tests.support.inprocess import run_here
+from tests.support.made_results import ENVIRONMENT
 from tests.support.timeless import timeless
 
 SMALL = """
@@ -231,7 +235,7 @@ IN_TURN = SUITE.replace("seed = [1, 2]\n", "") + '[measure]\ninterleave = ["meth
 class Stopped(Progress):
     """Ctrl-C at the first epoch."""
 
-    def epoch(self, *_: Any) -> None:
+    def epoch(self, *_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
 
@@ -320,3 +324,76 @@ def test_three_shards_as_three_processes_give_the_results_of_one_run(tmp_path: P
         compared = bnpbench("compare", *sides, cwd=tmp_path)
         assert compared.returncode == 0, compared.stderr
         assert counts in compared.stdout
+
+
+def no_child(*_: object) -> None:
+    raise AssertionError("a child is started")
+
+
+def test_a_run_with_nothing_to_do_starts_no_child(
+    interleaved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Results and environment are found as those that the children of the first run wrote."""
+    out = tmp_path / "out"
+    shutil.copytree(interleaved, out)
+    (path,) = out.glob("*/*/environment.json")
+    before = {file: file.read_bytes() for file in out.rglob("*") if file.is_file()}
+    monkeypatch.setattr(executor, "start_forkserver", no_child)
+    monkeypatch.setattr(executor, "ask", no_child)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    suite = load_suite(write(tmp_path, INTERLEAVED))
+    assert len(run_suite(suite, out).cells) == 16
+    assert {file: file.read_bytes() for file in out.rglob("*") if file.is_file()} == before
+    rates = Rates(measured="2026-01-02", libraries=[], rates=[])
+    keep(path.parent.name, rates)  # as ``env --measure`` does
+    run_suite(suite, out)
+    assert json.loads(path.read_text()) == {**json.loads(before[path]), "rates": rates.document()}
+    with pytest.raises(AssertionError, match="a child is started"):
+        run_suite(suite, out, fresh=True)
+
+
+class Told(Progress):
+    """Keeps what a run says."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def start(self, *_: Any) -> None:
+        self.said.append("start")
+
+    def stop(self) -> None:
+        self.said.append("stop")
+
+    def skipped(self, *_: Any) -> None:
+        self.said.append("skipped")
+
+
+def test_of_finals_that_are_still_to_be_trained_a_run_says_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trials are finished, which is told when it is known that nothing is left, or by who trains the finals."""
+    (tmp_path / "tuned.toml").write_text(TUNED)
+    suite, out = load_suite(tmp_path / "tuned.toml"), tmp_path / "out"
+    run_here(suite, out)
+    monkeypatch.setattr(executor, "start_forkserver", no_child)
+    monkeypatch.setattr(executor, "known", lambda gpu: ENVIRONMENT)
+    monkeypatch.setattr(executor, "usable_cores", lambda environment: [0])
+    everything, trials = Told(), Told()
+    run_suite(suite, out, everything)
+    rounds = ["start", *["skipped"] * 2, "stop", "start", "skipped", "stop"]
+    assert everything.said == rounds
+    cells = read_results(out).cells
+    (final,) = cells[cells.role == "final"].key
+    (part,) = out.glob(f"*/*/cells/{final}.parquet")
+    part.unlink()
+    with pytest.raises(AssertionError, match="a child is started"):
+        run_suite(suite, out, trials)
+    assert trials.said == []
+
+
+TUNED = (
+    SUITE.replace('method = ["vanilla", "bnp"]', 'method = ["vanilla"]\noptimizer.lr = [0.1, 0.05]')
+    .replace("seed = [1, 2]", "seed = [1]")
+    .replace("threads = 1", "threads = 1\nvalidation = 0.2")
+    + '[select]\nover = "optimizer.lr"\n'
+)

@@ -1,4 +1,4 @@
-"""What is known of a machine without torch, beside what a child reports of it."""
+"""What is known of a machine without torch."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bnpbench.execution.children import ask
-from bnpbench.execution.messages import Describe
-from bnpbench.measure.known import keep, kept, known, processor_name
+from bnpbench.measure.known import keep, kept, processor_name
 from bnpbench.records.documents import Rates
 
 GRAVITON = """processor : 0
@@ -39,19 +37,6 @@ CPU part : 0xd40
 def test_a_name_tells_processors_apart(cpuinfo: str, brand: str | None, name: str) -> None:
     """Those without a "model name" were all called by their architecture, and shared an environment."""
     assert processor_name(cpuinfo, brand, "arm64") == name
-
-
-def test_what_is_known_is_what_a_child_reports() -> None:
-    """What a child adds is of no consequence to which results are looked for: the rest is equal."""
-    here, reported = known(), ask(Describe())
-    assert here is not None
-    assert here == reported.model_copy(
-        update={
-            "software": reported.software.model_copy(update={"cudnn": None, "blas": None}),
-            "details": here.details.model_copy(update={"affinity": reported.details.affinity}),
-        }
-    )
-    assert here.software.torch is not None
 
 
 def test_it_is_known_without_torch() -> None:

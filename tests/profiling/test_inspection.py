@@ -8,10 +8,12 @@ import psutil
 import pytest
 
 from bnpbench import load_suite
+from bnpbench.display import Display
 from bnpbench.errors import BnpbenchError
 from bnpbench.profiling import inspection
 from bnpbench.records.documents import Environment
 from tests.support.command import suite
+from tests.support.displays import Kept
 from tests.support.suite_texts import PROFILED
 
 
@@ -20,7 +22,7 @@ def test_profile_says_how_to_choose_one_cell(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(inspection, "start_forkserver", lambda: None)
     monkeypatch.setattr(inspection, "ask", lambda request: Environment(id="x"))
     with pytest.raises(BnpbenchError, match=r"2 match: .* --only method=bnp --only batch_size=16$"):
-        inspection.choose(load_suite(suite(tmp_path)), [], [], "cpu")
+        inspection.choose(load_suite(suite(tmp_path)), [], [], "cpu", Display())
 
 
 def test_a_flame_graph_holds_the_names_of_the_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,7 +30,7 @@ def test_a_flame_graph_holds_the_names_of_the_method(tmp_path: Path, monkeypatch
     monkeypatch.setattr(inspection, "SECONDS", 2.0)
     loaded = load_suite(suite(tmp_path, PROFILED, "small.toml"))
     (cell,) = loaded.cells(device="cpu", threads=1, only=["method=bnp", "batch_size=64"], seeds=1)
-    files, reason = inspection.sample(loaded, cell, None, 0, tmp_path / "flames", print)
+    files, reason = inspection.sample(loaded, cell, None, 0, tmp_path / "flames", Display())
     if reason is not None and not files:
         pytest.skip(reason)
     flames = (tmp_path / "flames" / "bnp-64.svg").read_text()
@@ -40,13 +42,13 @@ def test_there_is_no_flame_graph_of_a_cell_that_cannot_run(tmp_path: Path, monke
     loaded = load_suite(suite(tmp_path, PROFILED, "small.toml"))
     (cell,) = loaded.cells(device="cpu", threads=1, only=["method=bn", "batch_size=1"], seeds=1)
     with pytest.raises(BnpbenchError, match="bn at batch size 1 is not applicable"):
-        inspection.sample(loaded, cell, None, 0, tmp_path, print)
+        inspection.sample(loaded, cell, None, 0, tmp_path, Display())
     tool = tmp_path / "py-spy"  # draws what it saw, whatever becomes of the process
     tool.write_text('#!/bin/sh\nwhile [ "$1" != --output ]; do shift; done\necho graph > "$2"\necho died >&2\n')
     tool.chmod(0o755)
     monkeypatch.setattr(inspection.shutil, "which", lambda *arguments, **options: str(tool))
     monkeypatch.setattr(inspection, "_check", lambda *arguments: None)  # a child would build the cell
-    files, reason = inspection.sample(loaded, cell, None, 0, tmp_path, print)
+    files, reason = inspection.sample(loaded, cell, None, 0, tmp_path, Display())
     assert (files, reason) == ([], "the steps could not be run (died)")
     assert not list(tmp_path.glob("*.svg"))
 
@@ -62,15 +64,15 @@ def test_a_profiler_that_does_not_end_is_ended_with_its_children(
     monkeypatch.setattr(inspection.shutil, "which", lambda *arguments, **options: str(tool))
     monkeypatch.setattr(inspection, "_check", lambda *arguments: None)  # a child would build the cell
     monkeypatch.setattr(inspection, "PATIENCE", 0.5)
-    said: list[str] = []
+    shown = Kept()
     (tmp_path / "bnp-64.svg").symlink_to(tmp_path / "elsewhere")
-    files, reason = inspection.sample(loaded, cell, None, 0, tmp_path, said.append)
+    files, reason = inspection.sample(loaded, cell, None, 0, tmp_path, shown)
     assert files == []
     assert not (tmp_path / "bnp-64.svg").is_symlink()
     assert reason is not None
     assert "did not end within 0.5 s" in reason
     lines = asked.read_text().splitlines()
-    assert len(said) == len(lines) >= 2  # a sign of life before each try
+    assert len(shown.states) == len(lines) >= 2  # a sign of life before each try
     for line in lines:
         rate = line.split()[line.split().index("--rate") + 1]
         assert 0 < int(rate) <= 50
@@ -82,5 +84,5 @@ def test_without_the_tool_the_reason_is_told_and_nothing_fails(tmp_path: Path, m
     monkeypatch.setattr(inspection.shutil, "which", lambda *arguments, **options: None)
     loaded = load_suite(suite(tmp_path, PROFILED, "small.toml"))
     (cell,) = loaded.cells(device="cpu", threads=1, only=["method=bnp", "batch_size=64"], seeds=1)
-    files, reason = inspection.sample(loaded, cell, None, 0, tmp_path, print)
+    files, reason = inspection.sample(loaded, cell, None, 0, tmp_path, Display())
     assert (files, reason) == ([], "py-spy is not installed; pip install py-spy")

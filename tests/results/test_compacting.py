@@ -33,6 +33,14 @@ def same(folder: Path, other: Path) -> bool:
     )
 
 
+def test_how_many_parts_are_merged_is_told(tmp_path: Path) -> None:
+    folder = filled(tmp_path)
+    parts = sum(1 for _ in folder.rglob("*/*/*.parquet"))
+    told: list[tuple[int, int, str]] = []
+    (place,) = compact(folder, lambda *far: told.append(far))
+    assert told == [(done, parts, place.name) for done in range(parts + 1)]
+
+
 def test_merging_is_lossless_and_can_be_done_again(tmp_path: Path) -> None:
     before, after = filled(tmp_path / "before"), filled(tmp_path / "after")
     assert list(compact(after).values()) == [4]

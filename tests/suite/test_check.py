@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from bnpbench import load_suite, read_results
+from bnpbench.display import Lines
 from bnpbench.errors import NotApplicable, SuiteError
-from bnpbench.execution.progress import Lines
+from bnpbench.execution.progress import Reporter
 from bnpbench.sites import Normalization, Site
 from bnpbench.suite import Settings, Suite, misfit, shipped_suites
 from bnpbench.training import models
@@ -180,7 +181,7 @@ def test_what_fits_no_network_is_refused_where_it_stands(
 
 def test_check_says_what_run_says_of_a_method_that_fits_no_network(write: Callable[[str], Path]) -> None:
     path = write('network = [{ kind = "fc", hidden = [8] }]\nmethod = ["vanilla", { kind = "gn", groups = 3 }]\n')
-    check, run = (called(command, path, cwd=path.parent) for command in ("check", "run"))
+    check, run = (called(*command, path, cwd=path.parent) for command in (("check",), ("run", "--quiet")))
     assert (check.returncode, run.returncode) == (2, 2)
     assert check.stderr == run.stderr
     assert f"{path}:11: sweep.method[1].groups: group normalization behind layer 'hidden1'" in check.stderr
@@ -219,12 +220,13 @@ def test_cells_of_a_block_that_fail_for_one_reason_are_told_once(
         )
     )
     (block,) = loaded.blocks(loaded.cells(device="cpu", threads=1))
-    progress = Lines()
+    progress = Reporter(Lines(), "one")
     progress.start([block])
     failed = {"status": "error", "message": "DataError: half a file", "seed": 1}
     keys = [cell.key for cell in block.cells]
     progress.finished(block, {keys[0]: failed, keys[1]: {**failed, "message": "other"}, keys[2]: failed})
-    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
+    dated = [line[len("2026-01-02 03:04:05 ") :] for line in capsys.readouterr().err.splitlines()]
+    told = [line for line in dated if line.startswith("warning: ")]
     assert told == [
         "warning: vanilla N=20, bnp N=20: error: DataError: half a file",
         "warning: bn N=20: error: other",

@@ -80,8 +80,10 @@ class InProcess:
     def workers(self) -> Sequence[Worker]:
         return self._workers
 
-    def preflight(self, request: Preflight) -> dict[str, Costs]:
-        return {key: self._costs(costs) for key, costs in preflight(request).items()}
+    def begin(self) -> None: ...
+
+    def preflight(self, request: Preflight, told: Tell) -> dict[str, Costs]:
+        return {key: self._costs(costs) for key, costs in preflight(request, told).items()}
 
     def start(self, worker: Worker, request: RunBlock, log: Path) -> Answered:
         messages: list[Any] = []

@@ -35,6 +35,12 @@ def test_what_happens_outside_the_hypotheses_is_shown(name: str) -> None:
         assert re.search(edge, "\n".join(outcome.outside)), outcome.outside
 
 
+def test_which_statement_is_tried_is_told() -> None:
+    told: list[tuple[int, int, str]] = []
+    verify(["theorem-4", "proposition-6"], trials=1, told=lambda *far: told.append(far))
+    assert told == [(0, 2, "theorem-4"), (1, 2, "proposition-6")]
+
+
 def test_the_same_seed_gives_the_same_outcome() -> None:
     first, again, other = (verify(["theorem-4"], trials=5, seed=seed) for seed in (3, 3, 4))
     assert first == again != other

@@ -15,6 +15,8 @@ from tests.support.command import SUITE, WRONG, bnpbench, called
 HERE = Path(__file__).parent
 MEASURED = HERE / "measured"
 LINES = 12  # of stderr that are kept
+DATED = re.compile(r"(?m)^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (?:[^:\n]+: (?:reads|looks for|imports|preflight)\b.*\n)?")
+"""The date of what is said while one waits, and all of it where it only says what goes on."""
 APART = ("no-command", "run", "run-no-cuda", "run-cuda-in-suite", "report-two")  # in a process of their own
 WITH_STDOUT = ("check", "report-damaged", "report-without", "compare-nothing")
 CLAIM = '[[claim]]\nsays = "so"\nleft = { method = "METHOD" }\nmetric = "test_accuracy"\nvalue = { at_least = BOUND }\n'
@@ -193,7 +195,7 @@ def test_a_command_ends_as_it_did(name: str, tmp_path: Path, snapshot: Callable[
         shutil.copytree(MEASURED / results, tmp_path / results)
     case.change(tmp_path)
     done = (called if name not in APART else bnpbench)(*case.words.split(), cwd=tmp_path, env=case.env)
-    errors = normalized(done.stderr, tmp_path).splitlines()[:LINES]
+    errors = normalized(DATED.sub("", done.stderr), tmp_path).splitlines()[:LINES]
     told = [f"$ bnpbench {case.words}".rstrip(), f"exit {done.returncode}", *errors]
     if name.startswith(WITH_STDOUT):
         told += ["stdout:", *normalized(done.stdout, tmp_path).splitlines()]

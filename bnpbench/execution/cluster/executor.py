@@ -21,7 +21,7 @@ from bnpbench.errors import BnpbenchError, DataError, DeviceError, WorkersLost
 from bnpbench.execution.cluster.connection import Actor, Node, Ray, versions_asker
 from bnpbench.execution.cluster.host import Description, Host, Report
 from bnpbench.execution.executor import Worker, modules_for, share, usable_cores
-from bnpbench.execution.messages import Preflight, RunBlock
+from bnpbench.execution.messages import Preflight, RunBlock, Tell
 from bnpbench.execution.options import Options
 from bnpbench.execution.progress import Progress
 from bnpbench.files import appending, fresh
@@ -157,8 +157,11 @@ class Cluster:
                 offered.append(worker)
         return offered
 
-    def preflight(self, request: Preflight) -> dict[str, Costs]:
-        """Let a worker check all cells, and each other node whether it has the data."""
+    def begin(self) -> None:
+        """It has."""
+
+    def preflight(self, request: Preflight, told: Tell) -> dict[str, Costs]:
+        """Let a worker check all cells, and each other node whether it has the data; nothing is told meanwhile."""
         request = replace(request, data_dir=_absolute(request.data_dir))
         of_kind = {cell.settings.dataset.kind: cell for cell in request.cells}
         self.check = replace(request, cells=tuple(of_kind.values()))
