@@ -37,7 +37,7 @@ REMEDY = (
 
 
 def choose(suite: Suite, only: Sequence[str], methods: Sequence[str], device: str, shown: Display) -> list[Cell]:
-    """The cells to profile: one, or one for each of ``methods``, of the first seed; ``shown`` shows what goes on.
+    """The cells to profile: one, or one for each of ``methods`` (labels or kinds), of the first seed; ``shown`` shows what goes on.
 
     Raises:
         BnpbenchError: the device or the data are not there, or the filters leave several cells.
@@ -49,8 +49,9 @@ def choose(suite: Suite, only: Sequence[str], methods: Sequence[str], device: st
     kind = resolve_device(device, environment.hardware.gpus, environment.details.cuda_unusable)
     threads = len(usable_cores(environment))
     found: list[Cell] = []
-    for filters in [[*only, f"method={method}"] for method in methods] or [list(only)]:
-        cells = suite.cells(device=kind, threads=threads, only=filters, seeds=1)
+    for filters, method in [([*only, f"method={method}"], method) for method in methods] or [([*only], "")]:
+        matching = suite.cells(device=kind, threads=threads, only=filters, seeds=1)
+        cells = [cell for cell in matching if cell.label == method] or list(matching)  # of a kind the one called so
         if len(cells) > 1:
             told = "; ".join(f"{c.label} at {c.settings.batch_size}, lr {c.settings.optimizer.lr:g}" for c in cells[:8])
             raise BnpbenchError(

@@ -25,6 +25,21 @@ def test_profile_says_how_to_choose_one_cell(tmp_path: Path, monkeypatch: pytest
         inspection.choose(load_suite(suite(tmp_path)), [], [], "cpu", Display())
 
 
+@pytest.mark.regression
+def test_of_several_of_a_kind_the_one_that_is_called_so_is_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``profile timing --compare bn,bnp`` found two of kind bn, and no filter could tell them apart."""
+    monkeypatch.setattr(inspection, "start_forkserver", lambda: None)
+    monkeypatch.setattr(inspection, "ask", lambda request: Environment(id="x"))
+    hidden = '{ kind = "bn", input = true, label = "bn" }, { kind = "bn", label = "bn-hidden" }'
+    loaded = load_suite(suite(tmp_path, PROFILED.replace('"bn"', hidden, 1), "small.toml"))
+    cells = inspection.choose(loaded, ["batch_size=64"], ["bn", "bn-hidden", "bnp"], "cpu")
+    assert [cell.label for cell in cells] == ["bn", "bn-hidden", "bnp"]
+    with pytest.raises(BnpbenchError, match=r"2 match: bn at 64, lr 0\.1; bn-hidden at 64"):
+        inspection.choose(loaded, ["batch_size=64", "method=bn"], [], "cpu")
+
+
 def test_a_flame_graph_holds_the_names_of_the_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspection, "FORMATS", {"flamegraph": "svg"})  # the other takes as long again
     monkeypatch.setattr(inspection, "SECONDS", 2.0)
