@@ -13,6 +13,7 @@ import psutil
 import torch
 
 from bnpbench.measure.gpu import gpu_of
+from bnpbench.records.rows import COUNTER_SECONDS, LEAST_TICKS
 
 RAPL = Path("/sys/class/powercap")
 
@@ -53,19 +54,19 @@ class EnergyMeter:
         """Joules since ``read`` gave ``before``, so many seconds ago; None where a tick more or less would be more than
         a tenth of it."""
         now = self.read()
-        if before is None or now is None or seconds < 10 * self.interval:
+        if before is None or now is None or seconds < LEAST_TICKS * self.interval:
             return None
         return now - before
 
 
 def energy_meter(device: torch.device) -> EnergyMeter:
-    """On CUDA NVML's counter, which moves every 20 to 100 ms; on CPU the package domains of RAPL that may be read."""
+    """On CUDA NVML's counter; on CPU the package domains of RAPL that may be read."""
     if device.type == "cuda":
-        return EnergyMeter(gpu_of(device).joules, 0.1)
+        return EnergyMeter(gpu_of(device).joules, COUNTER_SECONDS["cuda"])
     domains = [_Domain(p) for p in sorted(RAPL.glob("intel-rapl:*")) if _is_package(p)]
     if not domains:
         return EnergyMeter(lambda: None, 0.0)
-    return EnergyMeter(lambda: sum(domain.joules() for domain in domains), 0.001)
+    return EnergyMeter(lambda: sum(domain.joules() for domain in domains), COUNTER_SECONDS["cpu"])
 
 
 def peak_memory_bytes() -> int:

@@ -49,6 +49,10 @@ NEEDED = "needed"
 """Marks a column without which a table that has it is nothing. In a part of another version each of the others may be
 missing, and is null; whether one is null in rows of this version says its type."""
 
+COUNTER_SECONDS = {"cuda": 0.1, "cpu": 0.001}
+"""Device → seconds after which its counter of joules has moved at the latest: NVML's (every 20 to 100 ms), RAPL's."""
+LEAST_TICKS = 10  # of that counter in an epoch, for its joules to be known: one more or less is then a tenth
+
 _ACCURACY = Metric(better="higher")
 _SECONDS = Metric("s", better="lower", timed=True)
 _ONCE = Metric("s", better="lower")
@@ -116,7 +120,7 @@ class CellRow(TypedDict, total=False):
     bnp_form: str | None
     peak_memory_bytes: Annotated[int | None, Metric("B", better="lower")]  # CUDA: of the steps alone
     graph_memory_bytes: Annotated[int | None, Metric("B", better="lower")]  # and what a CUDA graph keeps beside it
-    energy_joules: float | None  # of all epochs; a claim means that of one
+    energy_joules: Annotated[float | None, Metric("J", better="lower")]  # of all epochs; a claim means that of one
     setup_seconds: Annotated[float | None, _ONCE]
     warmup_seconds: Annotated[float | None, _ONCE]
     compile_seconds: Annotated[float | None, _ONCE]

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from bnpbench.records.rows import metric as known
 from bnpbench.report.data import Cell, Series, View
+from bnpbench.report.unknown import why
 from bnpbench.suite import told
 
 PRECONDITIONER = "batch"  # of the steps' three, the paper's own (section 5.1): undamped, of the batch
@@ -52,7 +53,8 @@ def value(view: View, cell: Cell, metric: str, at: At = "last", target: float | 
         return Missing(cell.status)
     found: object
     if table == "epochs":
-        found = _at(view.series(cell, metric), metric, at)
+        series = view.series(cell, metric)
+        found = _at(series, metric, at) if series else None
     elif table == "cells":
         found = cell.row.get(metric)
     elif table == "steps":
@@ -62,7 +64,7 @@ def value(view: View, cell: Cell, metric: str, at: At = "last", target: float | 
     if isinstance(found, Missing):
         return found
     if found is None:
-        return Missing(f"no {metric}")
+        return _lacking(view, cell, metric)
     if not isinstance(found, int | float) or math.isnan(found):
         return Missing(f"{metric} is not a number")
     return float(found)
@@ -74,7 +76,7 @@ def times(view: View, cell: Cell, metric: str, at: At = "all") -> Series | Missi
         return Missing(cell.status)
     series = view.times(cell, metric)
     if not series:
-        return Missing(f"no {metric}")
+        return _lacking(view, cell, metric)
     if at in ("all", "area"):
         return series
     if at in ("last", "best"):
@@ -217,9 +219,12 @@ def _step(view: View, metric: str, cell: Cell) -> float:
     return step / math.sqrt(12)
 
 
+def _lacking(view: View, cell: Cell, metric: str) -> Missing:
+    reason = why(view, cell, metric)
+    return Missing(f"no {metric}" + (f": {reason}" if reason else ""))
+
+
 def _at(series: Series, metric: str, at: At) -> float | Missing:
-    if not series:
-        return Missing(f"no {metric}")
     if at == "last":
         return series[max(series)]
     if at == "best":

@@ -17,6 +17,17 @@ def test_metrics_are_the_numbers_of_a_table(table: Table) -> None:
     assert metrics(table).keys() | {"energy_joules"} == numbers - IDENTITIES | {"energy_joules"}
 
 
+@pytest.mark.regression
+@pytest.mark.parametrize("table", ROWS)
+def test_a_unit_in_a_name_is_the_unit_of_the_column(table: Table) -> None:
+    """``list columns`` had none beside the joules of a cell."""
+    units = {"seconds": "s", "bytes": "B", "joules": "J", "mhz": "MHz", "flops": "FLOP"}
+    for name, column in columns(ROWS[table]).items():
+        for word in units.keys() & set(name.split("_")):
+            assert column.metric is not None, name
+            assert column.metric.unit == units[word], name
+
+
 def test_where_a_metric_comes_from() -> None:
     names = ["train_seconds", "energy_joules", "parameters", "kappa_d", "reached"]
     assert [METRICS[name].table for name in names] == ["epochs", "epochs", "cells", "steps", "targets"]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bnpbench.report.data import Cell, View, tallied
 from bnpbench.report.document import Entry, Place, Section, Table
+from bnpbench.report.unknown import untold
 from bnpbench.suite import told
 from bnpbench.suite.settings import having
 from bnpbench.text import some, span
@@ -93,6 +94,7 @@ def deviations(view: View) -> Section | None:
     lines += [f"no ratios of times between {' and '.join(sorted(found))}, which ran in one block" for found in apart]
     if view.environment.details.gpu and any(cell.row.get("device") == "cuda" for cell in cells):
         lines += view.environment.details.gpu.hints()
+    lines += untold(view, cells)
     early = [cell for cell in cells if cell.row["stopped_by"] in ("max_epochs", "max_seconds")]
     if early:
         reasons = ", ".join(dict.fromkeys(str(cell.row["stopped_by"]) for cell in early))
