@@ -8,6 +8,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from tests.support import mockgpu
+
 SLOW = {"execution", "cli", "training", "profiling"}  # folders whose files take minutes, and are begun first
 
 torch.set_num_threads(1)  # the tensors are small: a second thread would only wait
@@ -43,3 +45,12 @@ def _nothing_old_is_looked_at() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: SLOW.isdisjoint(item.path.parts))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Which steps were looked at on the mock GPU, and which were not."""
+    reports = [report for reports in terminalreporter.stats.values() for report in reports]
+    told = [pair for report in reports for pair in getattr(report, "user_properties", ())]
+    if found := {tuple(step) for name, step in told if name == mockgpu.SEEN}:
+        terminalreporter.section("steps on the mock GPU")
+        terminalreporter.write_line("\n".join(mockgpu.summary(found)))

@@ -3,37 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from bnpbench.text import DASH
-from tests.support.mockgpu import NETWORKS, WORK, MockGpu, applicable, name, work
+from tests.support.mockgpu import COMPILED_AT_ONCE, METHODS, NETWORKS, ROOT, WORK, MockGpu, applicable, name, seen, work
 
-QUICK = {"resnet8": ["bnp+gn"], "fc": ["vanilla", "bn", "bnp"]}
+REST = {network: [m for m in METHODS if m not in COMPILED_AT_ONCE.get(network, [])] for network in NETWORKS}
 
 
-@pytest.mark.parametrize("network", QUICK)
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("network", "methods"), COMPILED_AT_ONCE.items(), ids=COMPILED_AT_ONCE)
 def test_a_compiled_step_is_recorded_and_replayed(
-    mockgpu: MockGpu, network: str, snapshot: Callable[[str, str], None]
+    mockgpu: MockGpu,
+    network: str,
+    methods: list[Any],
+    snapshot: Callable[[str, str], None],
+    record_property: Callable[[str, object], None],
 ) -> None:
-    recorded(mockgpu, network, QUICK[network], snapshot)
+    counts = recorded(mockgpu, network, methods, record_property)
+    snapshot(f"compiled-kernels-{network}.txt", counts)
+    if network == "fc":
+        told = (ROOT / "reports/performance.md").read_text()
+        assert "".join("| {} | {} |\n".format(*line.split(": ")) for line in counts.splitlines()) in told
 
 
 @pytest.mark.compiles
-@pytest.mark.parametrize("network", NETWORKS)
-def test_every_compiled_step_is_recorded_and_replayed(
-    mockgpu: MockGpu, network: str, snapshot: Callable[[str, str], None]
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("network", "methods"), [one for one in REST.items() if one[1]], ids=filter(REST.get, REST))
+def test_so_are_the_others(
+    mockgpu: MockGpu, network: str, methods: list[Any], record_property: Callable[[str, object], None]
 ) -> None:
-    recorded(mockgpu, network, None, snapshot if network == "fc" else None)
+    print(recorded(mockgpu, network, methods, record_property))
 
 
-def recorded(mockgpu: MockGpu, network: str, methods: list[str] | None, snapshot: Callable[[str, str], None]) -> None:
-    rows = mockgpu.found("steps", [network], methods, "graphed", True, timeout=1500)
+def recorded(mockgpu: MockGpu, network: str, methods: list[Any], record_property: Callable[[str, object], None]) -> str:
+    """What each method's step queues, a line each."""
+    rows = mockgpu.found("steps", [network], methods, "graphed", True, timeout=3600)
     for row in applicable(rows):
         assert row["active"] == "graphed(compiled)", row
         assert row["preparing"].get("forbidden", 0) == 0, row
         assert row["step"].keys() <= WORK | {"replay"}, row
-    counts = "".join(f"{name(row['method'])}: {work(row) if 'step' in row else DASH}\n" for row in rows)
-    print(f"{network}:\n{counts}")
-    if snapshot is not None:
-        snapshot(f"compiled-kernels-{network}{'' if methods is None else '-quick'}.txt", counts)
+    seen(rows, record_property)
+    return "".join(f"{name(row['method'])}: {work(row) if 'step' in row else DASH}\n" for row in rows)

@@ -8,31 +8,51 @@ import pytest
 from tabulate import tabulate
 
 from bnpbench.text import DASH
-from tests.support.mockgpu import NETWORKS, ROOT, WORK, MockGpu, Row, applicable, name, work
+from tests.support.mockgpu import (
+    ENGINES,
+    METHODS,
+    NETWORKS,
+    NOT_APPLICABLE,
+    ROOT,
+    WORK,
+    MockGpu,
+    Row,
+    applicable,
+    name,
+    seen,
+    summary,
+    work,
+)
 
 
 @pytest.fixture(scope="module")
 def eager(mockgpu: MockGpu) -> list[Row]:
-    return mockgpu.found("steps", NETWORKS, None, "eager", False)
+    return mockgpu.found("steps", NETWORKS, METHODS, "eager", False)
 
 
 @pytest.fixture(scope="module")
 def graphed(mockgpu: MockGpu) -> list[Row]:
-    return mockgpu.found("steps", NETWORKS, None, "graphed", False)
+    return mockgpu.found("steps", NETWORKS, METHODS, "graphed", False)
 
 
-def test_an_eager_step_queues_work_and_nothing_else(eager: list[Row]) -> None:
+def test_an_eager_step_queues_work_and_nothing_else(
+    eager: list[Row], record_property: Callable[[str, object], None]
+) -> None:
     """No wait, no copy to or from the host, no allocation."""
     for row in applicable(eager):
         assert row["step"].keys() <= WORK, row
+    seen(eager, record_property)
 
 
-def test_every_step_is_recorded_and_replayed(eager: list[Row], graphed: list[Row]) -> None:
+def test_every_step_is_recorded_and_replayed(
+    eager: list[Row], graphed: list[Row], record_property: Callable[[str, object], None]
+) -> None:
     for alone, row in zip(applicable(eager), applicable(graphed), strict=True):
         assert row["active"] == "graphed(eager)", row
         assert (row["preparing"]["captured"], row["preparing"].get("forbidden", 0)) == (1, 0), row
         assert row["step"].keys() <= WORK | {"replay"}, row
         assert (row["step"]["replay"], work(row)) == (1, work(alone)), row
+    seen(graphed, record_property)
 
 
 def test_what_a_step_queues(eager: list[Row], snapshot: Callable[[str, str], None]) -> None:
@@ -42,3 +62,19 @@ def test_what_a_step_queues(eager: list[Row], snapshot: Callable[[str, str], Non
     text = tabulate([[method, *counts] for method, counts in table.items()], ["method", *NETWORKS], tablefmt="github")
     snapshot("eager-kernels.md", text + "\n")
     assert text in (ROOT / "reports/performance.md").read_text()
+
+
+def test_what_is_left_is_told() -> None:
+    """The end of a test session counts the steps that it looked at, and names the others."""
+    everything = {(network, name(m), engine) for network in NETWORKS for m in METHODS for engine in ENGINES}
+    never = {("fc", "bn", engine) for engine in ENGINES}
+    left = {("cnn", name(m), "graphed(compiled)") for m in METHODS} | {("resnet8", "bn", "graphed(compiled)")}
+    count = len(NETWORKS) * len(METHODS) - 1
+    found = everything - never | {("fc", "bn", NOT_APPLICABLE)}
+    assert summary(found) == [f"{engine}: {count} of {count}" for engine in ENGINES]
+    assert summary(found - left)[2:] == [
+        f"graphed(compiled): {count - len(left)} of {count}",
+        f"  {len(METHODS)} left of cnn: all",
+        "  1 left of resnet8: bn",
+        "what is left takes minutes to compile, or was not asked for: nox -s mockgpu looks at it all",
+    ]

@@ -7,6 +7,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,13 +16,28 @@ from typing import Any
 import torch
 from filelock import FileLock
 
+from bnpbench.methods.base import MethodPlugin
+from bnpbench.registry import built_in
 from tests.support.command import environment
 
 SOURCES = Path(__file__).parents[1] / "mockgpu"
 ROOT = SOURCES.parents[1]
 NETWORKS = ["fc", "cnn", "resnet8"]
+METHODS: list[Any] = [  # every one by its kind, and options that take another way
+    *built_in().kinds(MethodPlugin),
+    {"kind": "bnp", "statistics": "batch"},
+    {"kind": "bnp", "form": "plain"},
+    {"kind": "bn", "input": True},
+    {"kind": "4things", "ghost_batch": 8},
+]
+ENGINES = ["eager", "graphed(eager)", "graphed(compiled)"]
+COMPILED_AT_ONCE = {"fc": METHODS, "resnet8": ["bnp+gn"]}  # the other steps take minutes to compile
 WORK = {"work kernel", "work memset", "work on-device"}
 NAMES = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")  # by which the driver and NVML are looked for
+
+SEEN = "step on the mock GPU"
+"""Property of a test's report: the network, the method and the engine of a step that it has looked at."""
+NOT_APPLICABLE = "not applicable"
 
 Row = dict[str, Any]
 """What ``checks.steps`` found of a method on a network."""
@@ -119,3 +135,32 @@ def name(method: Any) -> str:
 def work(row: Row) -> int:
     """Kernels, fills and copies that a step queues, without the copy of its arguments into those of a graph."""
     return int(sum(row["step"].get(kind, 0) for kind in WORK) - row["step"].get("replay", 0))
+
+
+def seen(rows: Iterable[Row], record: Callable[[str, object], None]) -> None:
+    """Tell pytest's summary of steps that were looked at; ``record`` is its ``record_property``."""
+    for row in rows:
+        record(SEEN, [row["network"], name(row["method"]), row.get("active", NOT_APPLICABLE)])
+
+
+def summary(found: set[tuple[str, ...]]) -> list[str]:
+    """How many steps were looked at, engine by engine, and which were not, though ``nox -s mockgpu`` does.
+
+    Args:
+        found: network, method and engine of each, or NOT_APPLICABLE.
+    """
+    names = [name(method) for method in METHODS]
+    there = {one: [m for m in names if (one, m, NOT_APPLICABLE) not in found] for one in NETWORKS}
+    lines = []
+    for engine in ENGINES:
+        left = {one: [m for m in methods if (one, m, engine) not in found] for one, methods in there.items()}
+        wanted, missing = (sum(map(len, methods.values())) for methods in (there, left))
+        lines.append(f"{engine}: {wanted - missing} of {wanted}")
+        for one, methods in left.items():
+            if methods:
+                lines.append(
+                    f"  {len(methods)} left of {one}: {'all' if methods == there[one] else ', '.join(methods)}"
+                )
+    if len(lines) > len(ENGINES):
+        lines.append("what is left takes minutes to compile, or was not asked for: nox -s mockgpu looks at it all")
+    return lines
