@@ -28,9 +28,7 @@ from bnpbench.measure.environment import describe
 from bnpbench.measure.gpu import gpu_of
 from bnpbench.measure.known import known
 from bnpbench.measure.step_costs import Columns, Costs
-from bnpbench.methods.base import MethodPlugin
 from bnpbench.profiling.phases import profile
-from bnpbench.registry import built_in
 from bnpbench.suite import load_suite
 from bnpbench.training import engines
 from bnpbench.training.examples import Resident
@@ -47,17 +45,6 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "cnn": {"network": {"kind": "cnn", "channels": (8, 8, 8), "dense": 20}, "dataset": IMAGES, "batch_size": 32},
     "resnet8": {"network": {"kind": "resnet", "depth": 8}, "dataset": IMAGES, "batch_size": 32},
 }
-VARIANTS: list[Any] = [
-    {"kind": "bnp", "statistics": "batch"},
-    {"kind": "bnp", "form": "plain"},
-    {"kind": "bn", "input": True},
-    {"kind": "4things", "ghost_batch": 8},
-]
-
-
-def methods() -> list[Any]:
-    """Every method by its kind, and options that take another way."""
-    return [*built_in().kinds(MethodPlugin), *VARIANTS]
 
 
 @contextmanager
@@ -93,13 +80,13 @@ def without_compiler() -> None:
     engines.compiled = fails
 
 
-def steps(networks: list[str], chosen: list[Any] | None, engine: str, compiles: bool) -> list[dict[str, Any]]:
+def steps(networks: list[str], chosen: list[Any], engine: str, compiles: bool) -> list[dict[str, Any]]:
     """What preparing and a later step of each method on each network do."""
     if not compiles:
         without_compiler()
     found = []
     for network in networks:
-        for method in chosen or methods():
+        for method in chosen:
             row: dict[str, Any] = {"network": network, "method": method}
             found.append(row)
             try:
@@ -133,9 +120,11 @@ batch_size = 32
 """
 
 
-def measured(chosen: list[Any], engine: str, make_trainer: Any = Trainer, text: str = TEXT) -> dict[str, Any]:
+def measured(
+    chosen: list[Any], engine: str, make_trainer: Any = Trainer, text: str = TEXT, warmup: int = 1
+) -> dict[str, Any]:
     """Rows of the cells of a block that takes turns over methods, by their labels."""
-    turns = f'[sweep]\nmethod = {json.dumps(chosen)}\n[measure]\ninterleave = ["method"]\nwarmup_epochs = 1\n'
+    turns = f'[sweep]\nmethod = {json.dumps(chosen)}\n[measure]\ninterleave = ["method"]\nwarmup_epochs = {warmup}\n'
     with TemporaryDirectory() as folder:
         path = Path(folder) / "small.toml"
         path.write_text(f'{text}engine = "{engine}"\n{turns}')
@@ -240,13 +229,14 @@ def fp16() -> list[Any]:
 
 
 def memory() -> dict[str, Any]:
-    """Of members of a block, in two orders and alone."""
+    """Of members of a block, in two orders and alone; and of one that does not warm up."""
     without_compiler()
-    return {
+    found = {
         f"{engine} {' '.join(chosen)}": measured(chosen, engine)
         for engine in ("eager", "graphed")
         for chosen in (["vanilla", "bnp"], ["bnp", "vanilla"], ["bnp"])
     }
+    return {**found, "eager cold": measured(["bnp"], "eager", warmup=0)}
 
 
 def broken_capture() -> dict[str, Any]:
@@ -263,6 +253,15 @@ def broken_capture() -> dict[str, Any]:
     rows = measured(["vanilla", "renorm", "bn", "bnp"], "graphed")
     BatchRenorm.limits = limits  # type: ignore[method-assign]
     return {"rows": rows, "stream": torch.cuda.current_stream() == torch.cuda.default_stream()}
+
+
+def failed_capture() -> list[Any]:
+    """A cell whose capture comes to nothing, whatever its step does; and one after it."""
+    without_compiler()
+    os.environ["MOCKGPU_CAPTURE_FAILS"] = "1"
+    failed = measured(["bnp"], "graphed")["bnp"]
+    del os.environ["MOCKGPU_CAPTURE_FAILS"]
+    return [failed, measured(["bnp"], "graphed")["bnp"]]
 
 
 def out_of_memory() -> dict[str, Any]:

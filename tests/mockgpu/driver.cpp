@@ -202,6 +202,9 @@ API int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) {
   *handle = (void *)(uintptr_t)(number + 1);
   return 0;
 }
+API int nvmlDeviceGetName(void *handle, char *name, unsigned size) {  // by which Ray calls a node's GPUs
+  return cuDeviceGetName(name, (int)size, device_of(handle));
+}
 static std::string uuid_of(int device) {
   unsigned char bytes[16];
   std::string text;

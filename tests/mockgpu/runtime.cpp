@@ -476,7 +476,6 @@ RUNTIME(cudaStreamBeginCapture)(cudaStream_t stream, cudaStreamCaptureMode) {
   one->capture = new Capture;
   captures[++captured] = one->capture;
   numbers[one->capture] = captured;
-  one->capture->broken = mock::asked("MOCKGPU_CAPTURE_FAILS", 0);
   return cudaSuccess;
 }
 RUNTIME(cudaStreamEndCapture)(cudaStream_t stream, cudaGraph_t *graph) {
@@ -487,7 +486,7 @@ RUNTIME(cudaStreamEndCapture)(cudaStream_t stream, cudaGraph_t *graph) {
   one->capture = nullptr;
   captures.erase(numbers[capture]);
   numbers.erase(capture);
-  if (capture->broken) return fails(cudaErrorStreamCaptureInvalidated);
+  if (capture->broken || mock::asked("MOCKGPU_CAPTURE_FAILS", 0)) return fails(cudaErrorStreamCaptureInvalidated);
   *graph = (cudaGraph_t)capture;
   mock::tell("captured %zu", capture->nodes.size());
   return cudaSuccess;

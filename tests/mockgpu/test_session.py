@@ -65,13 +65,19 @@ def test_the_order_and_the_limits(tmp_path: Path) -> None:
     assert first.seconds == last.seconds == gpu.LIMIT == 540
 
 
-@pytest.mark.compiles
+@pytest.mark.timeout(600)
 def test_a_dry_run_on_the_mock(mockgpu: MockGpu, tmp_path: Path) -> None:
-    done = mockgpu.run("tests/benchmarks/gpu.py", "--dry", "--out", str(tmp_path), timeout=900)
+    out = tmp_path / "out"
+    done = mockgpu.run("tests/benchmarks/gpu.py", "--dry", "--out", str(out), timeout=580)
+    begun = [line for line in done.stdout.splitlines() if line.startswith("=== ")]
+    limits = [f"=== {part.name}, at most {part.seconds:.0f} s ===" for part in gpu.parts(tmp_path, "cuda", dry=True)]
+    assert begun[:-2] == limits[:-2], done.stdout
+    assert [line.partition(",")[0] for line in begun[-2:]] == ["=== crossover-1024", "=== crossover-100"]
     told = [line.partition(": ") for line in done.stdout.splitlines() if " after " in line and line.endswith(" s")]
     assert [name for name, _, _ in told] == ORDER
-    assert {status.split()[0] for _, _, status in told} <= {"ok", "stopped"}, done.stdout  # by a busy machine
-    assert [path.name for path in tmp_path.iterdir()] == ["gpu.tar.gz"]
-    with tarfile.open(tmp_path / "gpu.tar.gz") as tar:
+    assert {status.partition(" ")[0] for _, _, status in told} == {"ok"}, done.stdout
+    assert done.returncode == 0
+    assert [path.name for path in out.iterdir()] == ["gpu.tar.gz"]
+    with tarfile.open(out / "gpu.tar.gz") as tar:
         names = {Path(name).name for name in tar.getnames()}
     assert {"gpu-timing.toml", "bnp-256.trace.json", "environment.json", *(f"{name}.log" for name in ORDER)} <= names

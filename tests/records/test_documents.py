@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from bnpbench.measure.environment import describe
-from bnpbench.records.documents import ClaimRecord, Environment, Hardware, Record, SuiteRecord
+from bnpbench.records.documents import ClaimRecord, Environment, GpuDetails, Hardware, Record, SuiteRecord
 from bnpbench.report import render
 from bnpbench.results import read_results
 from tests.support.parts import ENVIRONMENT, block, store
@@ -40,6 +40,20 @@ def test_this_machine_is_told_whole() -> None:
     here = describe()
     assert json.loads(json.dumps(here.document())) == here.model_dump()
     assert pickle.loads(pickle.dumps(here)) == here
+
+
+def test_what_could_be_set_of_a_gpu_is_told() -> None:
+    held = {"persistence": True, "most_clock_mhz": 1980, "set_clock_mhz": 1500, "mig": False}
+    assert GpuDetails(**held).hints() == []
+    for change, words in (
+        ({"persistence": False}, "nvidia-smi -pm 1"),
+        ({"set_clock_mhz": 1980}, "nvidia-smi -lgc"),
+        ({"set_clock_mhz": None}, "nvidia-smi -lgc"),
+        ({"mig": True}, "a slice of one (MIG)"),
+        ({"untold": {"clock": "NVML: Not Supported"}}, "not told of the GPU: clock (NVML: Not Supported)"),
+    ):
+        (hint,) = GpuDetails(**{**held, **change}).hints()
+        assert words in hint
 
 
 def test_fields_of_another_version_are_left_out_and_named_once(tmp_path: Path) -> None:
