@@ -37,7 +37,9 @@ REMEDY = (
 
 
 def choose(suite: Suite, only: Sequence[str], methods: Sequence[str], device: str, shown: Display) -> list[Cell]:
-    """The cells to profile: one, or one for each of ``methods`` (labels or kinds), of the first seed; ``shown`` shows what goes on.
+    """The cells to profile: one, or one for each of ``methods``, of the first seed; ``shown`` shows what goes on.
+
+    Where several are of the kind that a method names, it is the one with that label.
 
     Raises:
         BnpbenchError: the device or the data are not there, or the filters leave several cells.

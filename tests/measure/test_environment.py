@@ -7,8 +7,8 @@ import torch
 
 from bnpbench.execution.children import ask
 from bnpbench.execution.messages import Describe
-from bnpbench.measure.environment import describe
-from bnpbench.measure.known import CUDA_VARIABLES, known
+from bnpbench.measure.environment import CUDA_VARIABLES, describe
+from bnpbench.measure.known import known
 
 
 def test_what_is_known_is_what_a_child_reports() -> None:

@@ -34,10 +34,10 @@ def test_of_several_of_a_kind_the_one_that_is_called_so_is_compared(
     monkeypatch.setattr(inspection, "ask", lambda request: Environment(id="x"))
     hidden = '{ kind = "bn", input = true, label = "bn" }, { kind = "bn", label = "bn-hidden" }'
     loaded = load_suite(suite(tmp_path, PROFILED.replace('"bn"', hidden, 1), "small.toml"))
-    cells = inspection.choose(loaded, ["batch_size=64"], ["bn", "bn-hidden", "bnp"], "cpu")
+    cells = inspection.choose(loaded, ["batch_size=64"], ["bn", "bn-hidden", "bnp"], "cpu", Display())
     assert [cell.label for cell in cells] == ["bn", "bn-hidden", "bnp"]
     with pytest.raises(BnpbenchError, match=r"2 match: bn at 64, lr 0\.1; bn-hidden at 64"):
-        inspection.choose(loaded, ["batch_size=64", "method=bn"], [], "cpu")
+        inspection.choose(loaded, ["batch_size=64", "method=bn"], [], "cpu", Display())
 
 
 def test_a_flame_graph_holds_the_names_of_the_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
