@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bnpbench.bnp.algorithms import damped_variance, update_running
+from bnpbench.bnp.algorithms import damped_variance
 from bnpbench.bnp.layer import Layer, Terms
 
 
@@ -116,10 +116,10 @@ class Section:
         """Each layer with its running mean and variance, both (n,) and views into ``values``."""
         return list(zip(self.layers, self.means, self.variances, strict=True))
 
-    def fold(
+    def terms(
         self, statistics: Tensor, scales: Mapping[Layer, float | Tensor], options: Hyperparameters
     ) -> dict[Layer, Terms]:
-        """Steps 2 and 3: update the running values of all layers.
+        """Step 3, when the running values are those after this step.
 
         Args:
             statistics: as ``values``, of this step; a layer that has no part in the step gives its running values.
@@ -129,7 +129,6 @@ class Section:
         Returns:
             The terms of the layers in ``scales``.
         """
-        update_running(self.values, statistics, options.rho)
         means, inverses = (self._sliced if torch.compiler.is_compiling() else self._kept)(statistics, options)
         layers = zip(self.layers, means, inverses, strict=True)
         return {

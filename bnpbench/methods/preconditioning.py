@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from bnpbench.bnp import BNP
 
+_FUSED: dict[str, bool | Literal["auto"]] = {"auto": "auto", "plain": False, "fused": True}
+
 LEAN_CALLS = 3_000_000
 """Operations that would take as long as what the lean form costs beside its own: calls from autograd into Python."""
 
@@ -30,6 +32,7 @@ class Training:
         precision: ``float32``, ``tf32``, or ``bf16`` or ``fp16`` (autocast).
         engine: ``eager``, ``compiled``, ``graphed`` or ``auto``.
         penalized: whether a penalty is added to the loss, whose gradient by-passes the layers.
+        device: ``cpu`` or ``cuda``.
     """
 
     batch_size: int
@@ -37,6 +40,7 @@ class Training:
     precision: str = "float32"
     engine: str = "eager"
     penalized: bool = False
+    device: str = "cpu"
 
 
 class Preconditioning(Options):
@@ -50,7 +54,8 @@ class Preconditioning(Options):
     center: bool = True  # the mean mu
     standardize: bool = True  # the damped variance
     first_layer: bool = True  # precondition the layer that reads the input
-    form: Literal["auto", "plain"] = "auto"  # auto: the lean form on dense layers where it is possible and costs less
+    form: Literal["auto", "plain", "fused"] = "auto"  # auto: the lean one on dense layers where it is possible and
+    # costs less, else the fused one on a GPU
 
     def bnp(self, model: nn.Module, training: Training) -> BNP:
         """BNP by these parameters on a model.
@@ -59,13 +64,16 @@ class Preconditioning(Options):
             NotApplicable: no layer is left to it.
         """
         from bnpbench.bnp import BNP
+        from bnpbench.bnp.fused import pays
         from bnpbench.layers import weighted
 
         names = [name for name, _ in weighted(model)]
         if not names[0 if self.first_layer else 1 :]:
             raise NotApplicable("no layer is preconditioned")
-        # A penalty's gradient by-passes the lean form, and under autocast the plain one would run.
-        plain = self.form == "plain" or training.devices > 1 or training.precision in AUTOCAST or training.penalized
+        # A penalty's gradient by-passes the lean form, and under autocast the plain one would run. Beside the fused form
+        # the lean one is more launches in an eager step.
+        by_gradient = training.devices > 1 or training.precision in AUTOCAST or training.penalized
+        by_gradient |= self.form != "auto" or (training.engine == "eager" and pays(training.device))
         return BNP(
             model,
             rho=self.rho,
@@ -77,7 +85,8 @@ class Preconditioning(Options):
             standardize=self.standardize,
             count="forward",  # the training step takes every forward pass to a backward one
             layers=None if self.first_layer else (lambda name, module: name != names[0]),
-            lean=None if plain else partial(_costs_less_lean, training),
+            lean=None if by_gradient else partial(_costs_less_lean, training),
+            fused=_FUSED[self.form],
         )
 
 

@@ -36,6 +36,7 @@ METHODS: dict[str, Any] = {
     "bn": {"kind": "bn", "input": True},
     "bn-hidden": {"kind": "bn", "input": False},
     "bnp-plain": {"kind": "bnp", "form": "plain"},
+    "bnp-fused": {"kind": "bnp", "form": "fused"},
 }
 RUNS = ",".join(f"{method}{engine}" for engine in ("", "/compiled") for method in ("vanilla", "bn", "bn-hidden", "bnp"))
 
