@@ -2,12 +2,14 @@
 
     python tests/benchmarks/steps.py [--network fc|cnn|resnet20] [--batch-sizes 1,16,60,256,512]
                                      [--runs vanilla,bn,bnp,vanilla/compiled,…] [--rounds 21] [--seconds 0.05]
+                                     [--before FOLDER]
 
 Random images of CIFAR-10's shape, SGD, one thread. A run is ``method[/engine][/channels_last]``; ``bn`` normalizes the
-network's input too, ``bn-hidden`` leaves it alone; ``bnp-plain`` is BNP without its lean form; ``products`` are the
-matrix products of a step of the fully connected network, alone. Each round times some steps of every run forwards and
-backwards (A B C C B A); printed are the median step and, against every other run, the median of the rounds' ratios with
-its 95 % bootstrap interval.
+network's input too, ``bn-hidden`` leaves it alone; ``bnp-plain`` and ``bnp-fused`` are BNP in that form alone;
+``products`` are the matrix products of a step of the fully connected network, alone. With ``before:`` in front a run is
+that of the package in the folder of ``--before``, another version: both are imported. Each round times some steps of
+every run forwards and backwards (A B C C B A); printed are the median step and, against every other run, the median of
+the rounds' ratios with its 95 % bootstrap interval.
 """
 
 from __future__ import annotations
@@ -16,8 +18,11 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from statistics import median
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -25,10 +30,6 @@ import torch
 from scipy.stats import bootstrap
 
 from bnpbench.execution.children import MALLOC
-from bnpbench.suite import Cell, Settings
-from bnpbench.training.engines import ENGINES
-from bnpbench.training.examples import Resident
-from bnpbench.training.trainer import Trainer
 
 FC = {"kind": "fc", "hidden": (100, 100)}
 NETWORKS: dict[str, Any] = {"fc": FC, "cnn": "cnn", "resnet20": {"kind": "resnet", "depth": 20}}
@@ -41,20 +42,45 @@ METHODS: dict[str, Any] = {
 RUNS = ",".join(f"{method}{engine}" for engine in ("", "/compiled") for method in ("vanilla", "bn", "bn-hidden", "bnp"))
 
 
-class Random(Resident):
-    """Random images and labels."""
+IMPORTED: dict[str, dict[str, ModuleType]] = {}  # the modules of another version, by its folder
 
-    def __init__(self, shape: tuple[int, ...], count: int) -> None:
-        generator = torch.Generator().manual_seed(0)
-        self.images = torch.rand(count, *shape, generator=generator)
-        self.labels = torch.randint(10, (count,), generator=generator)
-        self.input_shape, self.classes = shape, 10
+
+@contextmanager
+def package_of(folder: str) -> Iterator[None]:
+    """``import bnpbench`` is the one in ``folder``."""
+    own = taken_out()
+    sys.modules.update(IMPORTED.get(folder, {}))
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
+        IMPORTED[folder] = taken_out()
+        sys.modules.update(own)
+
+
+def taken_out() -> dict[str, ModuleType]:
+    return {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] == "bnpbench"}
 
 
 def prepared(run: str, network: str, batch_size: int, count: int) -> tuple[Any, list[Any]]:
     """The call of a run's step, and arguments for some of them."""
     if run == "products":
         return products(batch_size)
+    from bnpbench.suite import Cell, Settings
+    from bnpbench.training.engines import ENGINES
+    from bnpbench.training.examples import Resident
+    from bnpbench.training.trainer import Trainer
+
+    class Random(Resident):
+        """Random images and labels."""
+
+        def __init__(self, shape: tuple[int, ...]) -> None:
+            generator = torch.Generator().manual_seed(0)
+            self.images = torch.rand(count, *shape, generator=generator)
+            self.labels = torch.randint(10, (count,), generator=generator)
+            self.input_shape, self.classes = shape, 10
+
     kind, *others = run.split("/")
     engine = next((other for other in others if other in ENGINES), "eager")
     memory_format = "channels_last" if "channels_last" in others else "contiguous"
@@ -73,7 +99,7 @@ def prepared(run: str, network: str, batch_size: int, count: int) -> tuple[Any, 
         }
     )
     shape = (3072,) if network == "fc" else (3, 32, 32)
-    trainer = Trainer(Cell(settings), Random(shape, count), torch.device("cpu"))
+    trainer = Trainer(Cell(settings), Random(shape), torch.device("cpu"))
     trainer.prepare()
     batches = list(trainer.examples.training(torch.randperm(count)[: count // batch_size * batch_size], batch_size, 0))
     return trainer.engine.call, batches
@@ -136,6 +162,7 @@ def main() -> None:
     parser.add_argument("--runs", default=RUNS)
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--seconds", type=float, default=0.05, help="of the fastest run, in each turn")
+    parser.add_argument("--before", help="a folder with another version of the package")
     parser.add_argument("--examples", type=int, default=20_000)
     options = parser.parse_args()
     if MALLOC.items() - os.environ.items():  # as in the processes that measure cells: read when a process starts
@@ -146,7 +173,11 @@ def main() -> None:
         names = [
             name for name in options.runs.split(",") if batch_size > 1 or name.split("/")[0] not in ("bn", "bn-hidden")
         ]
-        runs = {name: prepared(name, options.network, batch_size, options.examples) for name in names}
+        runs = {}
+        for name in names:
+            version, _, run = name.rpartition(":")
+            with package_of(options.before) if version else nullcontext():
+                runs[name] = prepared(run, options.network, batch_size, options.examples)
         found = measure(runs, options.rounds, options.seconds)
         print(f"{options.network}, N = {batch_size}", flush=True)
         for name, values in found.items():
