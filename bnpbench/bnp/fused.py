@@ -181,15 +181,16 @@ class Fused:
 
     Args:
         asked: as of :class:`bnpbench.bnp.BNP`.
+        layers: that it tracks.
 
     Attributes:
-        layers: that the last step preconditioned so.
+        layers: that the last step preconditioned so; before the first, those that are to be.
         reason: why not all were, although they were to be.
     """
 
-    def __init__(self, asked: bool | Literal["auto"]) -> None:
+    def __init__(self, asked: bool | Literal["auto"], layers: Sequence[Layer]) -> None:
         self.asked = asked
-        self.layers: tuple[Layer, ...] = ()
+        self.layers = tuple(layer for layer in layers if self.wanted(layer.weight.device.type))
         self.reason: str | None = None
         self._gave_up = False
         self._ready: dict[object, _Ready] = {}
@@ -197,7 +198,7 @@ class Fused:
 
     def wanted(self, device_type: str) -> bool:
         """Whether layers on such devices are to be preconditioned so."""
-        return device_type in ("cpu", "cuda") and (pays(device_type) if self.asked == "auto" else self.asked)
+        return pays(device_type) if self.asked == "auto" else self.asked
 
     def forget(self) -> None:
         """The running values were laid out anew."""
@@ -222,9 +223,9 @@ class Fused:
         Returns:
             The layers that are left to the plain form.
         """
-        self.layers = ()
-        if not self.wanted(section.device.type):
+        if not self.wanted(section.device.type) or section.device.type == "meta":  # where operators are counted
             return layers
+        self.layers = ()
         values = statistics if options.batch else section.values
         if torch.compiler.is_compiling():  # the whole step is: what it takes in is nothing that stays
             fitting = tuple(layer for layer in layers if _fits(section, layer))

@@ -152,7 +152,7 @@ class BNP:
             module = layer.module
             if lean is not None and isinstance(module, Linear) and module.bias is not None and lean(layer.name, module):
                 module.product = LeanProduct(layer, self._lean, self._running, self._finish)
-        self._fused = Fused(False if self.lean else fused)
+        self._fused = Fused(False if self.lean else fused, self._layers)
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -166,13 +166,21 @@ class BNP:
 
     @property
     def fused(self) -> tuple[str, ...]:
-        """Names of the layers that the last step computed in the fused form."""
+        """Names of the layers that the last step computed in the fused form; before the first, those that will be."""
         return tuple(layer.name for layer in self._fused.layers)
 
     @property
     def unfused(self) -> str | None:
         """Why there are others, although the fused form was to be taken; None where nothing kept it."""
         return self._fused.reason
+
+    @property
+    def form(self) -> str:
+        """``plain``, ``lean`` or ``fused``; the last two with names of layers where others are in the plain one."""
+        form, names = ("lean", self.lean) if self.lean else ("fused", self.fused)
+        if not names:
+            return "plain"
+        return form if len(names) == len(self._layers) else f"{form}: {', '.join(names)}"
 
     def __repr__(self) -> str:
         options = {**vars(self.options), "count": "backward" if self._pools.watched else "forward"}

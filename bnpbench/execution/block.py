@@ -56,7 +56,7 @@ class Member:
     setup_seconds: float = 0.0
     warmup_seconds: float = 0.0
     compile_seconds: float = 0.0
-    engine: CellRow = field(default_factory=CellRow)  # what is told of the one that really runs
+    step: CellRow = field(default_factory=CellRow)  # what is told of the one that really runs
     wall_seconds: float = 0.0
     clock_mhz_before: float | None = None  # at the end of the steps of its first epoch, and of its last
     clock_mhz_after: float | None = None
@@ -204,7 +204,9 @@ class BlockRun:
             self.emit(Phase(PREPARATIONS[member.cell.settings.engine], key=member.cell.key))
         with member.memory.turn():
             member.trainer.prepare()
-        member.engine = member.trainer.engine.columns()
+        member.step = member.trainer.columns()
+        if (reason := member.trainer.unfused) is not None:
+            member.note(f"BNP in its plain form instead of the fused one: {reason}")
         member.compile_seconds = self.now() - begin
 
     def warm_up(self, member: Member) -> None:
@@ -363,7 +365,7 @@ class BlockRun:
             "compile_seconds": member.compile_seconds,
             "wall_seconds": member.wall_seconds,
             "stopped_by": member.stopped_by,
-            **member.engine,
+            **member.step,
             "train_examples": member.train_examples,
             "last_batch": member.last_batch,
             "test_examples": member.test_examples,

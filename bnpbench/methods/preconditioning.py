@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from bnpbench.bnp import BNP
 
-_FUSED: dict[str, bool | Literal["auto"]] = {"auto": "auto", "plain": False, "fused": True}
-
 LEAN_CALLS = 3_000_000
 """Operations that would take as long as what the lean form costs beside its own: calls from autograd into Python."""
 
@@ -70,10 +68,11 @@ class Preconditioning(Options):
         names = [name for name, _ in weighted(model)]
         if not names[0 if self.first_layer else 1 :]:
             raise NotApplicable("no layer is preconditioned")
-        # A penalty's gradient by-passes the lean form, and under autocast the plain one would run. Beside the fused form
-        # the lean one is more launches in an eager step.
+        # A penalty's gradient by-passes the lean form, and under autocast the plain one would run. In an eager step the
+        # lean one is more launches than the fused one.
         by_gradient = training.devices > 1 or training.precision in AUTOCAST or training.penalized
-        by_gradient |= self.form != "auto" or (training.engine == "eager" and pays(training.device))
+        fused = self.form == "fused" or (self.form == "auto" and pays(training.device))
+        by_gradient |= self.form != "auto" or (fused and training.engine == "eager")
         return BNP(
             model,
             rho=self.rho,
@@ -86,7 +85,7 @@ class Preconditioning(Options):
             count="forward",  # the training step takes every forward pass to a backward one
             layers=None if self.first_layer else (lambda name, module: name != names[0]),
             lean=None if by_gradient else partial(_costs_less_lean, training),
-            fused=_FUSED[self.form],
+            fused=fused if by_gradient else "auto",
         )
 
 

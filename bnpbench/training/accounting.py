@@ -18,7 +18,7 @@ from bnpbench.bnp.algorithms import at_least_float32
 from bnpbench.fields import AUTOCAST
 from bnpbench.measure.flops import PRODUCTS, FlopCount
 from bnpbench.measure.step_costs import Columns, Costs
-from bnpbench.methods.base import Preconditioner, Published
+from bnpbench.methods.base import Published
 from bnpbench.methods.vanilla import Vanilla
 from bnpbench.suite import Settings
 from bnpbench.training import models
@@ -54,7 +54,7 @@ def costs(settings: Settings, input_shape: tuple[int, ...], classes: int) -> Cos
     with_method, operators = _executed(step, shares)
     kept, casts = _kept(settings, shares, input_shape, classes)
     traffic = _bytes(step, shares) + 2 * kept
-    executed, form = with_method - without, _form(step.bnp)
+    executed, form = with_method - without, step.bnp.form if isinstance(step.bnp, BNP) else None
     return Costs(
         Columns(parameters, products, published.predicted, counted, executed, added, operators + casts, form, traffic)
     )
@@ -73,14 +73,6 @@ def _shares(settings: Settings) -> Counter[int]:
     """How many devices have so many examples of a batch."""
     groups = (Group(META, rank, settings.devices) for rank in range(settings.devices))
     return Counter(group.examples(settings.batch_size) for group in groups)
-
-
-def _form(bnp: Preconditioner | None) -> str | None:
-    if not isinstance(bnp, BNP):
-        return None
-    if not bnp.lean:
-        return "plain"
-    return "lean" if bnp.lean == bnp.layers else f"lean: {', '.join(bnp.lean)}"
 
 
 @lru_cache(maxsize=64)  # the methods of a sweep share it

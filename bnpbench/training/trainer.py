@@ -19,7 +19,7 @@ from bnpbench.measure import machine
 from bnpbench.measure.clock import Clock, Reading, clock_for
 from bnpbench.measure.conditioning import Probe
 from bnpbench.measure.kernels import kernels_of
-from bnpbench.records.rows import EpochRow, StepRow
+from bnpbench.records.rows import CellRow, EpochRow, StepRow
 from bnpbench.suite import Cell
 from bnpbench.training import engines, models
 from bnpbench.training.examples import MEMORY_FORMATS, Examples, Pairs, Resident
@@ -113,11 +113,23 @@ class Trainer:
         first = next(iter(self.examples.training(torch.arange(count), count, seed=0, part=part)))
         self.engine = engines.prepare(self.settings.engine, self.step, self.state, first)
         # DDP orders its buckets anew after a first pass; a resumed cell has to add as before. And where the very first
-        # step is left out because it overflowed, torch's fused SGD goes on with the memory its momentum was given.
-        if self.group.ranks > 1 or self.scaler is not None:
+        # step is left out because it overflowed, torch's fused SGD goes on with the memory its momentum was given. The
+        # fused form of BNP is compiled by its first step.
+        compiles = self.engine.active == "eager" and isinstance(self.bnp, BNP) and bool(self.bnp.fused)
+        if self.group.ranks > 1 or self.scaler is not None or compiles:
             before = self.state.snapshot()
             self.step(*first)
             self.state.restore(before)
+
+    def columns(self) -> CellRow:
+        """What the ``cells`` table tells of the step that really runs, once it is prepared."""
+        columns = self.engine.columns()
+        return {**columns, "bnp_form": self.bnp.form} if isinstance(self.bnp, BNP) else columns
+
+    @property
+    def unfused(self) -> str | None:
+        """Why BNP is not in the fused form that it was to be in."""
+        return self.bnp.unfused if isinstance(self.bnp, BNP) else None
 
     def warm_up(self, epochs: int) -> None:
         """Train for some epochs and undo them: weights, statistics, random streams are as before."""
