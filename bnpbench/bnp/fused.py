@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from itertools import accumulate
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -84,7 +84,7 @@ class Layout:
     standardize: bool
     threads: int
 
-    def step(self, values: Tensor, factors: Sequence[float] | Tensor, *gradients: Tensor) -> None:
+    def step(self, values: Tensor, factors: Sequence[float | Tensor] | Tensor, *gradients: Tensor) -> None:
         """Steps 3 to 5.
 
         Args:
@@ -96,16 +96,25 @@ class Layout:
         if not self.center:
             means = torch.zeros_like(means)
         columns = self._columns(variances, factors)
+        # Matrices, for their loops are long; but a kernel of its own would write them to other memory, and copy.
+        flat = torch.compiler.is_compiling() or self.device.type == "cpu"
         remaining = iter(gradients)
         for number, own in enumerate(self.gradients):
             weight, bias = next(remaining), next(remaining) if own.bias else None
             mean = self._beside(own, means[own.begin : own.begin + own.channels])
-            new_weight, new_bias = precondition_rows(weight, bias, mean, columns[number], factors[number])
-            weight.copy_(new_weight)
+            last = not weight.is_contiguous()
+            rows = [
+                _in_memory(tensor, weight.shape, last) if flat else tensor for tensor in (weight, mean, columns[number])
+            ]
+            place = rows[0]
+            if flat:
+                rows = [tensor.flatten(1) for tensor in rows]
+            new_weight, new_bias = precondition_rows(rows[0], bias, rows[1], rows[2], factors[number])
+            place.copy_(new_weight.view(place.shape))
             if bias is not None and new_bias is not None:
                 bias.copy_(new_bias)
 
-    def _columns(self, variances: Tensor, factors: Sequence[float] | Tensor) -> list[Tensor]:
+    def _columns(self, variances: Tensor, factors: Sequence[float | Tensor] | Tensor) -> list[Tensor]:
         """Step 3: 1 / (q^2 sigma~^2) beside the rows of each layer."""
         pieces = [variances[own.begin : own.begin + own.channels] for own in self.gradients]
         if not self.standardize:
@@ -148,6 +157,12 @@ class Layout:
         return found
 
 
+def _in_memory(tensor: Tensor, shape: torch.Size, last: bool) -> Tensor:
+    """A weight's gradient, or what stands beside its rows, in the order of memory: ``last`` with the channels last."""
+    whole = tensor.expand(-1, *shape[1:])
+    return whole.movedim(1, -1) if last else whole
+
+
 @lru_cache(maxsize=64)
 def compiled(layout: Layout) -> Call:
     """The step of a layout, compiled: by the same layout's constants and not by torch's cache of eight.
@@ -160,7 +175,7 @@ def compiled(layout: Layout) -> Call:
     from torch.fx.experimental.proxy_tensor import make_fx
 
     with FakeTensorMode():
-        samples = layout.samples()
+        samples: list[Any] = layout.samples()
         graph = make_fx(layout.step)(*samples)
     # Kept as a tensor, what is stored and added up is computed once, and both happen in one loop.
     call: Call = compile_graph(graph, samples, options={"realize_reads_threshold": 0})
@@ -229,8 +244,8 @@ class Fused:
         values = statistics if options.batch else section.values
         if torch.compiler.is_compiling():  # the whole step is: what it takes in is nothing that stays
             fitting = tuple(layer for layer in layers if _fits(section, layer))
-            factors = [1.0 / scales[layer] if options.scale else 1.0 for layer in fitting]
-            _layout(section, fitting, options).step(values, factors, *_gradients(fitting))
+            inverse = [1.0 / scales[layer] if options.scale else 1.0 for layer in fitting]
+            _layout(section, fitting, options).step(values, inverse, *_gradients(fitting))
             self.layers = fitting
             return [layer for layer in layers if layer not in fitting]
         if self._gave_up or _get_current_dispatch_mode() is not None:  # it looks at operators; compiled code has none
