@@ -16,6 +16,7 @@ from bnpbench.bnp import BNP, fused
 from bnpbench.bnp.fused import Fused, Layout, pays
 from bnpbench.bnp.lean import Linear
 from bnpbench.methods.preconditioning import Preconditioning, Training
+from tests.support.engines import SGD, disagreement
 from tests.support.oracle import Watched
 from tests.support.training import trainer
 
@@ -255,3 +256,8 @@ def test_a_cell_tells_its_form_and_compiles_before_it_is_timed(uncompiled: list[
     assert (ours.columns()["bnp_form"], ours.columns()["engine_active"], ours.unfused) == ("fused", "eager", None)
     ours.epoch()
     assert len(uncompiled) == 1
+
+
+def test_a_step_that_is_compiled_takes_it_in() -> None:
+    """Eager steps by a function of their own, compiled ones by their graph: the same steps."""
+    assert disagreement("cnn", {"kind": "bnp", "form": "fused"}, SGD, torch.float64) < 1e-11
