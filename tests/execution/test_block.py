@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bnpbench import load_suite
+from bnpbench.bnp import fused
 from bnpbench.execution.block import BlockRun
 from bnpbench.execution.messages import Epoch, Finished, Note, Preflight, RunBlock
 from bnpbench.execution.preflight import preflight
@@ -26,9 +27,9 @@ ALONE = SUITE.replace('method = ["vanilla", "bnp"]\nseed = [1, 2]\n', 'method = 
 PROBE = '[probe]\nlayer = "hidden2"\nevery = 5\nneuron = {}\n'
 
 
-def ran(folder: Path) -> list[Any]:
+def ran(folder: Path, method: Any = "bn") -> list[Any]:
     """What the run of a cell says; its last checkpoint but one stays in the folder."""
-    one = cell(method="bn", epochs=4, optimizer={"kind": "sgd", "lr": 0.1, "momentum": 0.9})
+    one = cell(method=method, epochs=4, optimizer={"kind": "sgd", "lr": 0.1, "momentum": 0.9})
     costs = {one.key: Costs(Columns())}
     said: list[Any] = []
     request = RunBlock(Block((one,), Measure()), (one,), costs, None, folder, fresh=False, cores=None, gpu=0, log="log")
@@ -57,6 +58,23 @@ def test_a_cell_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     before, after = ([one for one in told if isinstance(one, Epoch)] for told in (undisturbed, again))
     assert after[:3] == [replace(one, earlier=True) for one in before[:3]]  # with their times
     assert finished(again)["message"] is None
+
+
+def test_a_cell_tells_the_form_of_bnp_that_ran_and_why_not_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(layout: fused.Layout) -> None:
+        raise RuntimeError("no compiler")
+
+    method = {"kind": "bnp", "form": "fused"}
+    monkeypatch.setattr(fused, "compiled", lambda layout: layout.step)
+    row = finished(ran(tmp_path / "fused", method))
+    assert (row["status"], row["bnp_form"], row["message"]) == ("ok", "fused", None)
+    monkeypatch.setattr(fused, "compiled", fails)
+    with pytest.warns(UserWarning, match="plain form"):
+        row = finished(ran(tmp_path / "plain", method))
+    assert (row["status"], row["bnp_form"]) == ("ok", "plain")
+    assert "no compiler" in row["message"]
 
 
 @pytest.mark.parametrize("target", ["treasure", "absent"])

@@ -55,6 +55,13 @@ def test_every_step_is_recorded_and_replayed(
     seen(graphed, record_property)
 
 
+def test_bnp_is_a_kernel_a_layer_for_its_statistics_and_one_for_the_rest(eager: list[Row]) -> None:
+    """And two for the running values of all: of three layers, and of eight."""
+    counts = {(row["network"], name(row["method"])): work(row) for row in applicable(eager)}
+    assert counts["fc", "bnp"] - counts["fc", "vanilla"] <= 2 * 3 + 2
+    assert counts["resnet8", "bnp"] - counts["resnet8", "vanilla"] <= 2 * 8 + 2
+
+
 def test_what_a_step_queues(eager: list[Row], snapshot: Callable[[str, str], None]) -> None:
     table: dict[str, list[str]] = {}
     for row in eager:
