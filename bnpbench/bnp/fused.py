@@ -2,7 +2,7 @@
 
 Run operator by operator, steps 4 and 5 go over each gradient three times, and on a GPU every operator is a kernel to
 launch. Compiled, a layer is one loop over the rows of its gradient, and on a GPU one kernel, which finds the damping
-anew for each row: that is cheaper than a kernel of its own. A step that is compiled as a whole takes the same formulas
+anew for each row, so that it needs none of its own. A step that is compiled as a whole takes the same formulas
 in, as a part of it.
 
 The layouts of the gradients are constants of the compiled function; q^2, which goes by the batch, is an argument.
@@ -182,15 +182,6 @@ def compiled(layout: Layout) -> Call:
     return call
 
 
-@dataclass(frozen=True)
-class _Ready:
-    """A compiled step: of which layers, and those that are left to the plain form."""
-
-    call: Call
-    layers: tuple[Layer, ...]
-    others: tuple[Layer, ...]
-
-
 class Fused:
     """Preconditions in the fused form, for one BNP.
 
@@ -208,7 +199,7 @@ class Fused:
         self.layers = tuple(layer for layer in layers if self.wanted(layer.weight.device.type))
         self.reason: str | None = None
         self._gave_up = False
-        self._ready: dict[object, _Ready] = {}
+        self._ready: dict[object, tuple[Call, tuple[Layer, ...]]] = {}
         self._scales: dict[object, Tensor] = {}
 
     def wanted(self, device_type: str) -> bool:
@@ -240,32 +231,44 @@ class Fused:
         """
         if not self.wanted(section.device.type) or section.device.type == "meta":  # where operators are counted
             return layers
-        self.layers = ()
         values = statistics if options.batch else section.values
+        taken = self._taken(section, layers, values, scales, options)
+        if taken != self.layers:  # these have changed, or there are layers on other devices too
+            self.layers = (*(layer for layer in self.layers if layer not in section.members), *taken)
+        return [layer for layer in layers if layer not in taken] if len(taken) < len(layers) else ()
+
+    def _taken(
+        self,
+        section: Section,
+        layers: Sequence[Layer],
+        values: Tensor,
+        scales: Mapping[Layer, float | Tensor],
+        options: Hyperparameters,
+    ) -> tuple[Layer, ...]:
+        """Steps 3 to 5 of the layers that are given back."""
         if torch.compiler.is_compiling():  # the whole step is: what it takes in is nothing that stays
             fitting = tuple(layer for layer in layers if _fits(section, layer))
             inverse = [1.0 / scales[layer] if options.scale else 1.0 for layer in fitting]
             _layout(section, fitting, options).step(values, inverse, *_gradients(fitting))
-            self.layers = fitting
-            return [layer for layer in layers if layer not in fitting]
+            return fitting
         if self._gave_up or _get_current_dispatch_mode() is not None:  # it looks at operators; compiled code has none
-            return layers
+            return ()
         key = section, options, torch.get_num_threads(), *map(_seen, layers)
         ready = self._ready.get(key)
         if ready is None:
             ready = self._prepared(section, layers, values, options)
             if ready is None:
-                return layers
+                return ()
             self._ready[key] = ready
-        factors = self._factors(section, [scales[layer] if options.scale else 1.0 for layer in ready.layers])
-        ready.call(values, factors, *_gradients(ready.layers))
-        self.layers = ready.layers
-        return ready.others
+        call, taken = ready
+        factors = self._factors(section, [scales[layer] if options.scale else 1.0 for layer in taken])
+        call(values, factors, *_gradients(taken))
+        return taken
 
     def _prepared(
         self, section: Section, layers: Sequence[Layer], values: Tensor, options: Hyperparameters
-    ) -> _Ready | None:
-        """The step of layers whose gradients lie as they do now; None where there is none."""
+    ) -> tuple[Call, tuple[Layer, ...]] | None:
+        """A function for gradients that lie as they do now, and the layers that it is of; None where there is none."""
         if _captures(section.device):
             return None
         if len(self._ready) == _LAYOUTS:
@@ -284,10 +287,10 @@ class Fused:
                 f"it does not compile here ({type(error).__name__}: {str(error).strip().partition(chr(10))[0]})"
             )
             warnings.warn(
-                f"BNP goes on in its plain form, for the fused one cannot be had: {self.reason}", stacklevel=6
+                f"BNP goes on in its plain form, for the fused one cannot be had: {self.reason}", stacklevel=7
             )
             return None
-        return _Ready(call, fitting, tuple(layer for layer in layers if layer not in fitting))
+        return call, fitting
 
     def _factors(self, section: Section, scales: Sequence[float | Tensor]) -> Tensor:
         """1 / q^2 of each layer, (layers,); where the host knows them, they are kept."""

@@ -75,10 +75,10 @@ class BNP:
             it asks for count="forward", no forward pass between a backward pass and its step, and a single process. A
             penalty on such a weight that is part of the loss is not preconditioned.
         fused: whether steps 3 to 5 of all layers are one function that torch's compiler makes at the first step, which
-            takes some seconds: each gradient is then read and written once, and on a GPU a layer takes one kernel
-            instead of six. "auto": on CUDA, where Triton is installed and no layer is in the lean form. On a CPU it
-            saves hundredths of a millisecond a step. It is the plain form up to rounding; that runs where the compiler
-            fails, with a warning and the reason in ``unfused``.
+            takes some seconds: each gradient is then read and written once, by one kernel a layer on a GPU. "auto": on
+            CUDA, where Triton is installed and no layer is in the lean form; on a CPU many thousand steps have to pass
+            before it has paid. It is the plain form up to rounding; that runs where the compiler fails, with a warning
+            and the reason in ``unfused``.
 
     Attributes:
         layers: names of the tracked layers.

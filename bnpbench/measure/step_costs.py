@@ -18,8 +18,9 @@ class Columns:
         flops_method_products: of what is counted and executed, the matrix products of the network's own layers that
             only this method asks for: to train a scale and shift of the input takes the gradient of what the first
             layer reads.
-        operators_per_step: aten operators that an eager step dispatches.
-        bnp_form: where BNP is computed in its lean form: ``plain`` (nowhere), ``lean`` or ``lean: <layers>``.
+        operators_per_step: aten operators that an eager step dispatches, with BNP in its plain form where it is fused.
+        bnp_form: how BNP is to be computed (``BNP.form``): ``plain``, or ``lean`` or ``fused`` and, where others are in
+            the plain form, ``: <layers>``. The row of a cell that ran tells the form that did.
         bytes_per_step: least traffic with the memory: each parameter, gradient, moment of the optimizer and running
             statistic read once and written once; each tensor that the forward pass keeps for the backward one written
             once and read once; the batch read once. What caches save beyond that, and what operators read and write
