@@ -91,6 +91,19 @@ def test_a_compiled_step_equals_the_eager_one(method: str) -> None:
     assert_steps_agree(eager, compiled, steps=5)
 
 
+@pytest.mark.compiles
+@pytest.mark.parametrize("network", [{"kind": "fc", "hidden": (90, 7)}, {"kind": "cnn"}], ids=lambda n: n["kind"])
+def test_fused_steps_of_bnp_equal_plain_ones(network: dict[str, Any]) -> None:
+    rows = ROWS if network["kind"] == "fc" else {**IMAGES, "train": 640}
+    plain, fused = (
+        trainer(network=network, dataset=rows, method={"kind": "bnp", "form": form}) for form in ("plain", "fused")
+    )
+    for ours in (plain, fused):
+        ours.prepare()
+    assert (plain.columns()["bnp_form"], fused.columns()["bnp_form"]) == ("plain", "fused")
+    assert_steps_agree(plain, fused, steps=5)
+
+
 @pytest.mark.parametrize("engine", ["eager", pytest.param("graphed", marks=pytest.mark.compiles)])
 def test_an_epoch_is_that_of_the_cpu(engine: str) -> None:
     """The same weights, order and examples whatever the device: after one epoch the losses agree."""
