@@ -28,7 +28,7 @@ from bnpbench.bnp.running import Hyperparameters, Section
 
 Call = Callable[..., object]
 
-_LAYOUTS = 8
+LAYOUTS = 8
 """So many are compiled for one BNP. Where the layers with gradients change from step to step, the others are plain."""
 
 _BATCHES = 64  # q^2 of so many batch sizes are kept on the device
@@ -271,8 +271,8 @@ class Fused:
         """A function for gradients that lie as they do now, and the layers that it is of; None where there is none."""
         if _captures(section.device):
             return None
-        if len(self._ready) == _LAYOUTS:
-            self.reason = f"more than {_LAYOUTS} layouts of gradients: other layers have some in each step"
+        if len(self._ready) == LAYOUTS:
+            self.reason = f"more than {LAYOUTS} layouts of gradients: other layers have some in each step"
             return None
         fitting = tuple(layer for layer in layers if _fits(section, layer))
         if not fitting:

@@ -150,7 +150,7 @@ def test_many_layouts_are_not_compiled_one_after_the_other(
     uncompiled: list[Layout], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Layers that have gradients in some steps only, in ever other sets."""
-    monkeypatch.setattr(fused, "_LAYOUTS", 2)
+    monkeypatch.setattr(fused, "LAYOUTS", 2)
     model = nn.ModuleList(nn.Linear(3, 2) for _ in range(3)).double()
     bnp, plain = BNP(model, fused=True), copy.deepcopy(model)
     reference = BNP(plain, fused=False)
