@@ -150,8 +150,10 @@ def comparable(estimate: Estimate, cells: Iterable[Cell], metric: str = "train_s
     """An estimate as it is; of times that were disturbed without an interval, so that it decides nothing."""
     if known(metric).unit != "s" and not known(metric).timed:
         return estimate
-    why = dict.fromkeys(reason for cell in cells for reason in disturbances(cell))
-    return replace(estimate, low=None, high=None, reason=f"{INCOMPARABLE}: {', '.join(why)}") if why else estimate
+    reasons = dict.fromkeys(reason for cell in cells for reason in disturbances(cell))
+    return (
+        replace(estimate, low=None, high=None, reason=f"{INCOMPARABLE}: {', '.join(reasons)}") if reasons else estimate
+    )
 
 
 def is_comparable(estimate: Estimate | None) -> bool:

@@ -90,7 +90,7 @@ def test_what_is_finished_or_does_not_apply_takes_no_time(tmp_path: Path) -> Non
 @pytest.mark.regression
 def test_what_is_built_is_not_called_unchecked(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(PLUGIN)
-    text = 'plugins = ["mine.py"]\n' + SUITE.replace('"bnp"', '"rmsnorm"')
+    text = 'plugins = ["mine.py"]\n' + SUITE.replace('"bnp"', '"rms"')
     suite(tmp_path, text)
     words = ["check", "tiny.toml", "--allow-plugins"]
     assert "(--build looks)" in called(*words, cwd=tmp_path).stdout
