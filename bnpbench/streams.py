@@ -8,6 +8,8 @@ import os
 import sys
 from typing import Any, TextIO
 
+from bnpbench.text import fitted
+
 
 def open_missing() -> None:
     """Open what is closed of the descriptors 0, 1 and 2 on the null device: else the next file takes its number."""
@@ -27,6 +29,22 @@ def unfailing(stream: TextIO) -> io.TextIOWrapper:
     """
     raw = _Unfailing(stream.fileno(), "w", closefd=False)
     return io.TextIOWrapper(io.BufferedWriter(raw), stream.encoding, "backslashreplace", line_buffering=True)
+
+
+def columns(stream: TextIO | None) -> int | None:
+    """Columns of the terminal that a stream goes to; None where it goes elsewhere."""
+    try:
+        if stream is None or stream.closed or not stream.isatty():
+            return None
+        told = os.environ.get("COLUMNS", "")
+        return int(told) if told.isdecimal() and int(told) else os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError):
+        return None
+
+
+def tell(text: str) -> None:
+    """Say something on stderr; on a terminal no line is wider than it."""
+    print(fitted(text, columns(sys.stderr)), file=sys.stderr, flush=True)
 
 
 class _Unfailing(io.FileIO):

@@ -9,6 +9,8 @@ import unicodedata
 from collections.abc import Iterable
 
 DASH = "–"
+_INTERVAL = re.compile(r"(?<=,) (?=[^\[\]]*\])|(?<=[0-9∞]) (?=[%µmGk]?[sBJ%]\b)")  # in an interval, before a unit
+_TIED = "\N{NO-BREAK SPACE}"
 _MARKED = re.compile(r"([\\|<`])")
 
 
@@ -71,6 +73,11 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
+def plural(count: int, one: str, several: str) -> str:
+    """The form of a word that goes with so many."""
+    return one if count == 1 else several
+
+
 def some(names: Iterable[str], most: int = 5) -> str:
     """The first of many names, and how many more there are."""
     every = [plain(name)[:60] for name in names]
@@ -89,6 +96,43 @@ def markdown(text: str) -> str:
     if _MARKED.search(text):  # seldom, and a substitution of nothing costs more than this look
         text = _MARKED.sub(r"\\\1", text)
     return text.replace("](", "]\\(")
+
+
+def words(text: str) -> list[str]:
+    """What no line breaks, with intervals and units as one word each."""
+    return _INTERVAL.sub(_TIED, text).split(" ")
+
+
+def folded(text: str, width: int) -> list[str]:
+    """Lines of at most ``width`` columns, broken between words; a word that is wider is broken where it must be."""
+    from rich.cells import cell_len  # whoever only writes files needs none of it
+
+    lines = [""]
+    for word in words(text):
+        longer = f"{lines[-1]} {word}" if lines[-1] else word
+        if cell_len(longer) <= width:
+            lines[-1] = longer
+            continue
+        pieces = [word]
+        while cell_len(pieces[-1]) > width > 0:
+            whole = pieces.pop()
+            head = next(end for end in range(len(whole), 0, -1) if end == 1 or cell_len(whole[:end]) <= width)
+            pieces += [whole[:head], whole[head:]]
+        lines += pieces if lines[-1] else [*pieces]
+        if not lines[0]:
+            lines.pop(0)
+    return [line.replace(_TIED, " ") for line in lines]
+
+
+def fitted(text: str, width: int | None) -> str:
+    """Lines folded between words, with their indent; as they are without a width."""
+    if width is None or all(len(line) <= width // 2 for line in text.splitlines()):  # no letter takes more than two
+        return text
+    lines = []
+    for line in text.splitlines():
+        indent = line[: len(line) - len(line.lstrip())][: width // 2]
+        lines += [indent + part for part in folded(line.lstrip(), width - len(indent))]
+    return "\n".join(lines) + ("\n" if text.endswith("\n") else "")
 
 
 def csv_cell(text: str) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
 
-from bnpbench.streams import unfailing
+from bnpbench.streams import columns, tell, unfailing
 
 OPENED = """
 import os, sys
@@ -57,3 +60,19 @@ def test_a_stream_that_takes_all_gets_all(tmp_path: Path) -> None:
         stream.close()
     lines = path.read_text(encoding=stream.encoding).splitlines()
     assert lines == [f"line {number} \\udcff" for number in range(1000)]
+
+
+def test_what_is_told_on_a_terminal_is_folded_to_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    near, far = pty.openpty()
+    monkeypatch.delenv("COLUMNS", raising=False)
+    with open(far, "w") as terminal:
+        termios.tcsetwinsize(far, (24, 30))
+        assert columns(terminal) == 30
+        monkeypatch.setattr(sys, "stderr", terminal)
+        tell("words of which a line of thirty columns does not hold all")
+    shown = os.read(near, 1000).decode()
+    os.close(near)
+    assert shown.splitlines() == ["words of which a line of", "thirty columns does not hold", "all"]
+    with (tmp_path / "file").open("w") as file:
+        assert columns(file) is None
+    assert columns(None) is None

@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import sys
 from collections.abc import Callable
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, NoReturn
 
 from bnpbench.cli.app import app
 from bnpbench.errors import BnpbenchError, refused
 from bnpbench.execution import interruption
-from bnpbench.streams import open_missing, unfailing
+from bnpbench.streams import open_missing, tell, unfailing
 
 BUG = 70
 
@@ -88,15 +90,28 @@ def _fail(code: int, message: str, debug: bool) -> int:
         import traceback
 
         traceback.print_exc()
-    print(f"bnpbench: {printable(message)}", file=sys.stderr)
+    tell(f"bnpbench: {printable(message)}")
     return code
 
 
 def _usage(error: Any) -> int:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "bnpbench"
-    print(f"bnpbench: {printable(error.format_message())}\ntry: {command} --help", file=sys.stderr)
+    tell(f"bnpbench: {printable(_told(error))}\ntry: {command} --help")
     return 2
+
+
+def _told(error: Any) -> str:
+    """What is wrong with a command line; of a word that is none of several, with the nearest of these."""
+    message = (
+        " ".join(error.format_message().split()).replace("Value error, ", "").replace(". Choose from:", ": give one of")
+    )
+    if (found := re.search(r"'([^']*)' is not one of (.*?)\.?$", message)) is None:
+        return message
+    choices = re.findall(r"'([^']*)'", found[2])
+    near = get_close_matches(found[1], choices, 1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    return f"{message[: found.start()]}{found[1]!r} is not one of {', '.join(choices)}{hint}"
 
 
 def printable(text: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bnpbench.cli.output import from_home
+from bnpbench.cli.output import from_home, show, terminal
 from bnpbench.display import waiting
 from bnpbench.errors import BnpbenchError
 
@@ -18,33 +18,44 @@ if TYPE_CHECKING:
 
 def check(
     suites: Annotated[
-        list[str] | None, typer.Argument(metavar="[SUITE...]", help="Suite files, or names of shipped suites.")
+        list[str] | None,
+        typer.Argument(metavar="SUITE", help="Suite files, or names of suites that ship with bnpbench."),
     ] = None,
     json_schema: Annotated[
         bool, typer.Option("--json-schema", help="Print the JSON Schema of a suite, for editors.")
     ] = False,
-    only: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE,...", help="List these cells only.")] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="The first so many seeds.")] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Instead of the suite's.")] = None,
-    out: Annotated[Path, typer.Option(help="Earlier results, for the time estimate.", callback=from_home)] = Path(
-        "results"
-    ),
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE,...",
+            help="List only the cells that have one of these values; repeat it to ask for more.",
+        ),
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, metavar="N", help="List only the first N seeds.")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Take N epochs instead of the suite's.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Earlier results, from which the time is estimated.", callback=from_home)
+    ] = Path("results"),
     build: Annotated[
-        bool, typer.Option("--build", help="Build every network with its method too; exit 3 if one cannot be.")
+        bool,
+        typer.Option("--build", help="Build every network with its method, too; exit with 3 if one cannot be built."),
     ] = False,
     smoke: Annotated[
-        bool, typer.Option("--smoke", help="Take two steps of every distinct cell; exit 1 if a loss is not finite.")
+        bool,
+        typer.Option("--smoke", help="Take two steps of every distinct cell; exit with 1 if a loss is not finite."),
     ] = False,
     data_dir: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of the data sets, for --build and --smoke; what is absent is generated for the latter.",
+            help="The folder that data sets lie in, for --build and --smoke; what is missing is generated for --smoke.",
             callback=from_home,
         ),
     ] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting of every cell, whatever the suite says of it."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Give every cell this setting, whatever the suite says."),
     ] = None,
     allow_plugins: Annotated[
         bool, typer.Option("--allow-plugins", help="Run the Python files that a suite names.")
@@ -60,6 +71,8 @@ def check(
         from bnpbench.execution.listing import build as built
         from bnpbench.execution.listing import listing, smoke_check
         from bnpbench.execution.options import Options
+        from bnpbench.report.document import Chapter, Section, Table
+        from bnpbench.report.render.terminal import to_terminal
         from bnpbench.suite import json_schema as schema
         from bnpbench.suite import load_suite
 
@@ -69,13 +82,19 @@ def check(
         loaded = [load_suite(suite, allow_plugins=allow_plugins, changes=changes or ()) for suite in suites or ()]
         asked = Options(only=tuple(only or ()), seeds=seeds, epochs=epochs)
         selections = [asked.selection(suite) for suite in loaded]
+        screen = terminal()
         for selection in selections:
-            print(listing(selection, out))
+            listed = listing(selection, out, built=build)
+            if screen is None:
+                print(listed.text())
+            else:
+                table = Table("", listed.columns, listed.rows, listed.notes)
+                print(to_terminal([Chapter("", "", (Section("", listed.head, (table,)),))], *screen))
         found: list[Built | Smoked] = []
         if build:
             found += [built(selection, data_dir, shown) for selection in selections]
         if smoke:
             found += [smoke_check(selection, data_dir, shown) for selection in selections]
     for one in found:
-        print(f"\n{one.text()}")
+        show(f"\n{one.text()}")
     return max((one.exit_code for one in found), default=0)

@@ -7,19 +7,19 @@ from typing import Annotated
 
 import typer
 
-from bnpbench.cli.output import from_home
+from bnpbench.cli.output import from_home, show
 from bnpbench.display import Count, waiting
 from bnpbench.text import number_of
 
 
 def compact(
-    directory: Annotated[Path, typer.Argument(metavar="[DIR]", help="Folder of results.", callback=from_home)] = Path(
+    directory: Annotated[Path, typer.Argument(metavar="[DIR]", help="A folder of results.", callback=from_home)] = Path(
         "results"
     ),
 ) -> int:
-    """Merge parts, losslessly.
+    """Merge the parts of results into one file a table.
 
-    One file a table instead of one a cell: faster to read and to copy. Later runs add parts beside it."""
+    Nothing is lost, and it is faster to read and to copy than a file a cell. Later runs add parts beside it."""
     with waiting("compact", f"reads {directory}") as shown:
         from bnpbench.errors import NothingToCompare, ResultsError
         from bnpbench.results import compact as merge
@@ -31,5 +31,5 @@ def compact(
     if not merged:
         raise NothingToCompare(f"{directory}: no results in here; write some with `bnpbench run SUITE --out FOLDER`")
     for folder, cells in merged.items():
-        print(f"{folder}: {number_of(cells, 'cell')} in one file a table")
+        show(f"{folder}: {number_of(cells, 'cell')} in one file a table")
     return 0

@@ -24,37 +24,46 @@ class Format(StrEnum):
 
 
 def compare(
-    base: Annotated[Path, typer.Argument(help="Folder of results to compare with.", callback=from_home)],
-    new: Annotated[Path, typer.Argument(help="Folder of new results.", callback=from_home)],
+    base: Annotated[Path, typer.Argument(help="A folder of results to compare with.", callback=from_home)],
+    new: Annotated[Path, typer.Argument(help="A folder of new results.", callback=from_home)],
     more_base: Annotated[
         list[Path] | None,
         typer.Option(
-            "--base", metavar="DIR", help="Another folder of the base, as of another shard.", callback=from_home
+            "--base",
+            metavar="DIR",
+            help="One more folder of the base, such as another shard; may be repeated.",
+            callback=from_home,
         ),
     ] = None,
     more_new: Annotated[
         list[Path] | None,
         typer.Option(
-            "--new", metavar="DIR", help="Another folder of the new results, as of another shard.", callback=from_home
+            "--new",
+            metavar="DIR",
+            help="One more folder of new results, such as another shard; may be repeated.",
+            callback=from_home,
         ),
     ] = None,
     slowdown: Annotated[
-        str, typer.Option("--max-slowdown", metavar="SHARE", help="A slow-down to complain of, such as 5%.")
+        str, typer.Option("--max-slowdown", metavar="SHARE", help="The slow-down that is a regression, such as 5%.")
     ] = "5%",
     across_machines: Annotated[
-        bool, typer.Option("--across-machines", help="Other hardware: compare what does not depend on it.")
+        bool, typer.Option("--across-machines", help="Allow other hardware, and compare what does not depend on it.")
     ] = False,
     fail_on_undecided: Annotated[
-        bool, typer.Option("--fail-on-undecided", help="Exit 4 where a slow-down could have been overlooked.")
+        bool, typer.Option("--fail-on-undecided", help="Exit with 4 where a slow-down could have been overlooked.")
     ] = False,
     format: Annotated[  # noqa: A002
-        Format | None, typer.Option(help="Of the tables.", show_default="terminal on a terminal, else markdown")
+        Format | None,
+        typer.Option(help="The form of the tables.", show_default="terminal on a terminal, else markdown"),
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="File to write, instead of stdout.", callback=from_home)] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Write to this file instead of stdout.", callback=from_home)
+    ] = None,
 ) -> int:
     """Compare two runs.
 
-    Cell by cell; exit 1 if something became worse."""
+    Cells are compared one by one. The exit code is 1 if something became worse."""
     from bnpbench.cli.output import tell_damaged, tell_unknown, write
     from bnpbench.report import compare as compare_results
     from bnpbench.report.render.terminal import to_terminal

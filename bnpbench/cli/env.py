@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bnpbench.cli.output import show
 from bnpbench.display import waiting
 from bnpbench.errors import BnpbenchError
 from bnpbench.text import number_of
@@ -19,12 +20,13 @@ PRODUCTS = (1e9, "GFLOP/s")
 
 def env(
     measure: Annotated[
-        bool, typer.Option("--measure", help="Measure its peak rates, some seconds; later runs record them.")
+        bool,
+        typer.Option("--measure", help="Measure its peak rates, which takes some seconds; later runs record them."),
     ] = False,
 ) -> int:
     """Print what would be recorded about this machine.
 
-    Its peak rates too, once they were measured."""
+    Its peak rates are among that once they were measured."""
     with waiting("env", "measures the peak rates of this machine, some seconds", quiet=not measure):
         from bnpbench.measure import known, rates
         from bnpbench.measure.environment import describe
@@ -37,10 +39,9 @@ def env(
             known.keep(environment.id, found)
         except OSError as error:
             raise BnpbenchError(f"the rates cannot be kept in the cache folder: {error}") from error
-    for line in [*_lines(environment.model_dump(exclude={"rates"}, exclude_unset=True)), *_rates(environment.rates)]:
-        print(line)
-    for hint in environment.details.gpu.hints() if environment.details.gpu else ():
-        print(f"hint: {hint}")
+    lines = [*_lines(environment.model_dump(exclude={"rates"}, exclude_unset=True)), *_rates(environment.rates)]
+    lines += [f"hint: {hint}" for hint in (environment.details.gpu.hints() if environment.details.gpu else ())]
+    show("\n".join(lines))
     return 0
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
+
+from bnpbench.errors import BnpbenchError
 
 
 class What(StrEnum):
@@ -25,17 +28,27 @@ class What(StrEnum):
     suites = "suites"
 
 
-def listing(what: Annotated[What, typer.Argument(help="Which of these.", show_default=False)]) -> None:
+def listing(
+    what: Annotated[str, typer.Argument(metavar="WHAT", help=f"One of {', '.join(What)}.", show_default=False)] = "",
+) -> None:
     """List what a suite may name.
 
-    A line each: options with their defaults, units, what it is."""
-    from bnpbench.cli.output import terminal
+    Each has a line: what it is, its options with their defaults, its unit."""
+    there = [one.value for one in What]
+    if what not in there:
+        near = get_close_matches(what, there, 1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        fault = f"{what!r} is not one of" if what else "say which of"
+        raise BnpbenchError(f"list: {fault} {', '.join(there)}{hint}")
+    from bnpbench.cli.output import WIDE, terminal
     from bnpbench.report.document import Chapter, Section, Table
     from bnpbench.report.render.terminal import to_terminal
 
-    columns, lines = {What.metrics: _metrics, What.columns: _columns, What.suites: _suites}.get(what, _kinds(what))()
+    columns, lines = {What.metrics: _metrics, What.columns: _columns, What.suites: _suites}.get(
+        What(what), _kinds(What(what))
+    )()
     table = Table("", columns, tuple(lines))
-    width, colour = terminal() or (10_000, False)
+    width, colour = terminal() or (WIDE, False)
     print(to_terminal([Chapter("", "", (Section("", tables=(table,)),))], width, colour), end="")
 
 

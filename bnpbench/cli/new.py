@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from bnpbench.cli.output import show
 from bnpbench.errors import BnpbenchError
 
 STARTER = """\
@@ -48,7 +49,7 @@ difference = {{ at_least = 0.0 }}
 """
 
 
-def new(name: Annotated[str, typer.Argument(help="Of the suite; NAME.toml is written here.")]) -> int:
+def new(name: Annotated[str, typer.Argument(help="The name of the suite; NAME.toml is written here.")]) -> int:
     """Write a commented starter suite."""
     from bnpbench.suite import check_name
 
@@ -62,5 +63,5 @@ def new(name: Annotated[str, typer.Argument(help="Of the suite; NAME.toml is wri
         raise BnpbenchError(f"{path} is there already; choose another name or remove it") from None
     except OSError as error:
         raise BnpbenchError(f"{path} cannot be written ({error.strerror})") from error
-    print(f"wrote {path}; run it with: bnpbench run {path}")
+    show(f"wrote {path}; run it with: bnpbench run {path}")
     return 0

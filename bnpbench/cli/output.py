@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import sys
 from contextlib import suppress
@@ -12,10 +11,15 @@ from typing import TYPE_CHECKING
 
 from bnpbench.cache import expanded
 from bnpbench.errors import BnpbenchError
-from bnpbench.text import plain, some
+from bnpbench.streams import columns, tell
+from bnpbench.text import fitted, plain, some
 
 if TYPE_CHECKING:
     from bnpbench.results import Results
+
+
+WIDE = 10_000
+"""Columns of what is no terminal: no line is folded."""
 
 
 def from_home(value: Path | list[Path] | None) -> Path | list[Path] | None:
@@ -27,23 +31,29 @@ def from_home(value: Path | list[Path] | None) -> Path | list[Path] | None:
 
 def terminal() -> tuple[int, bool] | None:
     """Columns of the terminal that stdout goes to, and whether it may be sent colours; None where it goes elsewhere."""
-    stream = sys.__stdout__  # while a command runs its result is kept back
-    if stream is None or stream.closed or not stream.isatty():
+    width = columns(sys.__stdout__)  # while a command runs its result is kept back
+    if width is None:
         return None
-    return shutil.get_terminal_size().columns, "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    return width, "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def show(text: str) -> None:
+    """Print a result that is no table; on a terminal no line is wider than it."""
+    screen = terminal()
+    print(fitted(text, screen and screen[0]))
 
 
 def tell_unknown(*results: Results) -> None:
     """Say once on stderr which columns, and fields of documents, were not read."""
     if names := sorted({name for one in results for name in one.unknown}):
         told = f"columns or fields that this version does not know are left out: {some(names)}"
-        print(f"bnpbench: warning: {told}; another version wrote them", file=sys.stderr)
+        tell(f"bnpbench: warning: {told}; another version wrote them")
 
 
 def tell_damaged(*results: Results) -> None:
     """Say on stderr which files were left out."""
     for path, reason in (each for one in results for each in one.damaged):
-        print(f"bnpbench: warning: left out: {plain(str(path))}: {plain(reason)}", file=sys.stderr)
+        tell(f"bnpbench: warning: left out: {plain(str(path))}: {plain(reason)}")
 
 
 def write(text: str, output: Path | None) -> None:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from bnpbench.cli.output import from_home
-from bnpbench.cli.report import Format
+from bnpbench.cli.output import from_home, terminal
 from bnpbench.display import waiting
-from bnpbench.errors import BnpbenchError
+from bnpbench.streams import tell
+
+
+class Format(StrEnum):
+    """What a profile can be written as."""
+
+    terminal = "terminal"
+    markdown = "markdown"
+    csv = "csv"
+    json = "json"
+    latex = "latex"
 
 
 class Tool(StrEnum):
@@ -23,22 +31,33 @@ class Tool(StrEnum):
 
 
 def profile(
-    suite: Annotated[str, typer.Argument(help="A suite file, or the name of a shipped suite.")],
-    only: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE,...", help="The cell to look at.")] = None,
+    suite: Annotated[str, typer.Argument(help="A suite file, or the name of a suite that ships with bnpbench.")],
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE,...", help="Look at the cell that has one of these values; repeat it to ask for more."
+        ),
+    ] = None,
     tool: Annotated[
-        Tool, typer.Option("--with", help="torch: phases, operators, a trace. py-spy: flame graphs.")
+        Tool,
+        typer.Option(
+            "--with", help="Look with torch, for phases, operators and a trace, or with py-spy, for flame graphs."
+        ),
     ] = Tool.torch,
-    compare: Annotated[str | None, typer.Option(metavar="A,B", help="Methods to set side by side.")] = None,
-    steps: Annotated[int, typer.Option(min=1, help="Steps to look at, with torch.")] = 50,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:i.")] = "auto",
-    data_dir: Annotated[Path | None, typer.Option(help="Folder of the data sets.", callback=from_home)] = None,
-    output: Annotated[Path, typer.Option(help="Folder for traces and flame graphs.", callback=from_home)] = Path(
-        "profile"
-    ),
-    format: Annotated[Format, typer.Option(help="Of the tables, with torch.")] = Format.markdown,  # noqa: A002
+    compare: Annotated[str | None, typer.Option(metavar="A,B", help="Set these methods side by side.")] = None,
+    steps: Annotated[int, typer.Option(min=1, metavar="N", help="Look at N steps, with torch.")] = 50,
+    device: Annotated[str, typer.Option(help="What to run on: auto, cpu, cuda or cuda:i.")] = "auto",
+    data_dir: Annotated[Path | None, typer.Option(help="The folder that data sets lie in.", callback=from_home)] = None,
+    output: Annotated[
+        Path, typer.Option(help="The folder that traces and flame graphs are written to.", callback=from_home)
+    ] = Path("profile"),
+    format: Annotated[  # noqa: A002
+        Format | None,
+        typer.Option(help="The form of the tables, with torch.", show_default="terminal on a terminal, else markdown"),
+    ] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting of every cell, whatever the suite says of it."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Give every cell this setting, whatever the suite says."),
     ] = None,
     allow_plugins: Annotated[
         bool, typer.Option("--allow-plugins", help="Run the Python files that a suite names.")
@@ -46,17 +65,16 @@ def profile(
 ) -> int:
     """Show where the time of a step goes.
 
-    By phase and by operator, one method or several side by side."""
+    It is told by phase and by operator, of one method or of several side by side."""
     untold: list[str] = []
     with waiting("profile", f"reads {suite}") as shown:
         from bnpbench.cli.output import make_folder
         from bnpbench.execution.options import device_index
         from bnpbench.profiling import inspection
+        from bnpbench.report.render.terminal import to_terminal
         from bnpbench.report.render.text import RENDERERS
         from bnpbench.suite import load_suite
 
-        if format.value not in RENDERERS:
-            raise BnpbenchError(f"--format {format.value}: a profile comes as {', '.join(RENDERERS)}")
         loaded = load_suite(suite, allow_plugins=allow_plugins, changes=changes or ())
         methods = [method for method in (compare or "").split(",") if method]
         cells = inspection.choose(loaded, only or [], methods, device, shown)
@@ -64,7 +82,11 @@ def profile(
         gpu = device_index(device) or 0
         if tool is Tool.torch:
             chapter, files, untold = inspection.profile(loaded, cells, steps, data_dir, gpu, output, shown)
-            print(RENDERERS[format.value]([chapter]))
+            screen = terminal()
+            if format is Format.terminal or (format is None and screen):
+                print(to_terminal([chapter], *(screen or (80, False))))
+            else:
+                print(RENDERERS[(format or Format.markdown).value]([chapter]))
             for lost in untold:
                 shown.say(f"warning: {lost}")
         else:
@@ -75,5 +97,5 @@ def profile(
                 if reason:
                     shown.say(f"warning: {cell.label}: {reason}")
     for file in files:
-        print(f"written: {file}", file=sys.stderr)
+        tell(f"written: {file}")
     return 4 if untold else 0

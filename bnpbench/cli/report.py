@@ -14,6 +14,8 @@ import typer
 
 from bnpbench.cli.output import from_home, terminal
 from bnpbench.display import waiting
+from bnpbench.streams import tell
+from bnpbench.text import number_of
 
 if TYPE_CHECKING:
     from bnpbench.results import Results
@@ -37,24 +39,43 @@ class Format(StrEnum):
 
 def report(
     folders: Annotated[
-        list[Path] | None, typer.Argument(metavar="[DIR...]", help="Folders of results.", callback=from_home)
+        list[Path] | None,
+        typer.Argument(metavar="DIR", help="Folders of results; results, where none is named.", callback=from_home),
     ] = None,
     format: Annotated[  # noqa: A002
-        Format | None, typer.Option(help="Of the report.", show_default="terminal on a terminal, else markdown")
+        Format | None,
+        typer.Option(help="The form of the report.", show_default="terminal on a terminal, else markdown"),
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="File to write, instead of stdout.", callback=from_home)] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Write to this file instead of stdout.", callback=from_home)
+    ] = None,
     figures: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder for figures, as SVG, PDF and PNG with captions.", callback=from_home),
+        typer.Option(
+            metavar="DIR", help="Draw figures into this folder, as SVG, PDF and PNG with captions.", callback=from_home
+        ),
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="On a terminal all tables, not only the answer.")] = False,
+    all_: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Show all there is: on a terminal every table, not only the answer; also figures of times that are "
+            "not comparable.",
+        ),
+    ] = False,
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE,...", help="Of these cells only; commas are or, repeated options and."),
+        typer.Option(
+            metavar="KEY=VALUE,...",
+            help="Show only the cells that have one of these values; repeat it to ask for more.",
+        ),
     ] = None,
-    suite: Annotated[list[str] | None, typer.Option(help="Of this suite only; may be repeated.")] = None,
+    suite: Annotated[list[str] | None, typer.Option(help="Show only this suite; may be repeated.")] = None,
     fail_on_claims: Annotated[
-        bool, typer.Option("--fail-on-claims", help="Exit 1 if a claim fails, 4 if one has no data.")
+        bool,
+        typer.Option(
+            "--fail-on-claims", help="Exit with 1 if a claim fails, with 4 if one has no data, whatever --only shows."
+        ),
     ] = False,
 ) -> int:
     """Print the tables of what was measured."""
@@ -84,16 +105,17 @@ def _report(
     gc.disable()  # a report makes a million small objects and no garbage
     results = read_results(*places)
     tell_unknown(results)
-    results = narrowed(results, suite, only)
+    asked = narrowed(results, suite)
+    results = narrowed(asked, only=only)
     if figures is not None:
-        _draw(results, figures)
+        _draw(results, figures, every=all_)
     screen = terminal() if output is None else None
     if format is None:
         format = Format.terminal if screen else Format.markdown  # noqa: A001
     if format is Format.html:
         from bnpbench.report.render.page import render_page
 
-        text = render_page(results, places, output.parent if output else Path())
+        text = render_page(results, places, output.parent if output else Path(), every=all_)
     elif format is Format.terminal and not all_:
         text = render_ending(results, places[0], terminal=screen or (80, False))
     elif format is Format.terminal:
@@ -101,7 +123,7 @@ def _report(
     else:
         text = render(results, format=format.value)
     write(text, output)
-    return claims_exit_code(verdicts(results)) if fail_on_claims else 0
+    return claims_exit_code(verdicts(asked)) if fail_on_claims else 0  # as a run with --only, which knows all claims
 
 
 def _large(places: Iterable[Path]) -> bool:
@@ -113,9 +135,17 @@ def _large(places: Iterable[Path]) -> bool:
     return sum(1 for _ in islice(parts, LARGE)) == LARGE
 
 
-def _draw(results: Results, folder: Path) -> None:
+def _draw(results: Results, folder: Path, *, every: bool) -> None:
+    from bnpbench.report.data import views
     from bnpbench.report.render.drawing import write_figures
+    from bnpbench.report.tables.summary import incomparable
 
-    written = write_figures(results, folder)
-    drawn = f"{len(written)} files of figures in {folder}" if written else "no figures: nothing in here can be drawn"
-    print(drawn, file=sys.stderr)
+    written = write_figures(results, folder, every=every)
+    if not every and (why := [f"{view.suite}: {line}" for view in views(results) for line in incomparable(view)]):
+        tell(f"no figures of these times, which --all draws: {'; '.join(why)}")
+    drawn = (
+        f"{number_of(len(written), 'file')} of figures in {folder}"
+        if written
+        else "no figures: nothing in here can be drawn"
+    )
+    tell(drawn)

@@ -16,39 +16,59 @@ SOME_FAILED = 3
 
 
 def run(
-    suites: Annotated[list[str], typer.Argument(metavar="SUITE...", help="Suite files, or names of shipped suites.")],
-    out: Annotated[Path, typer.Option(help="Folder of the results.", callback=from_home)] = Path("results"),
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:i.")] = "auto",
+    suites: Annotated[
+        list[str], typer.Argument(metavar="SUITE", help="Suite files, or names of suites that ship with bnpbench.")
+    ],
+    out: Annotated[Path, typer.Option(help="The folder that results are written to.", callback=from_home)] = Path(
+        "results"
+    ),
+    device: Annotated[str, typer.Option(help="What to run on: auto, cpu, cuda or cuda:i.")] = "auto",
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE,...", help="Run these cells only; commas are or, repeated options and."),
+        typer.Option(
+            metavar="KEY=VALUE,...", help="Run only the cells that have one of these values; repeat it to ask for more."
+        ),
     ] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="The first so many seeds.")] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Instead of the suite's; the report says so.")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Folder of the data sets.", callback=from_home)] = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Fetch no data.")] = False,
+    seeds: Annotated[int | None, typer.Option(min=1, metavar="N", help="Run only the first N seeds.")] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Train for N epochs instead of the suite's; the report says so."),
+    ] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="The folder that data sets lie in.", callback=from_home)] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Download no data.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure finished cells again.")] = False,
-    timeout: Annotated[float | None, typer.Option(min=0.001, help="Seconds a cell.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Blocks at once, on a share of the cores each.")] = 1,
-    shard: Annotated[str | None, typer.Option(metavar="I/N", help="Every N-th block, from the I-th.")] = None,
+    timeout: Annotated[
+        float | None, typer.Option(min=0.001, metavar="SECONDS", help="End a cell after that many seconds.")
+    ] = None,
+    jobs: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Run N blocks at once, each on its share of the cores; times are then not comparable.",
+        ),
+    ] = 1,
+    shard: Annotated[
+        str | None, typer.Option(metavar="I/N", help="Run only every N-th block, from the I-th on.")
+    ] = None,
     cluster: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Run on a Ray cluster: HOST:PORT, auto or local.")
     ] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting of every cell, whatever the suite says of it."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Give every cell this setting, whatever the suite says."),
     ] = None,
     allow_plugins: Annotated[
         bool, typer.Option("--allow-plugins", help="Run the Python files that a suite names.")
     ] = False,
     fail_on_claims: Annotated[
-        bool, typer.Option("--fail-on-claims", help="Exit 1 if a claim fails here, 4 if one has no data.")
+        bool, typer.Option("--fail-on-claims", help="Exit with 1 if a claim fails here, with 4 if one has no data.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
 ) -> int:
     """Run suites and print what each method costs and buys.
 
-    What is finished is kept and not run again. ``bnpbench report`` has all tables."""
+    What is finished is kept and not run again. `bnpbench report --all` shows all tables."""
     with waiting(", ".join(suites), "reads the suite", quiet=quiet) as shown:
         from bnpbench.execution.options import Options, check
         from bnpbench.execution.progress import Progress, Reporter

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from bnpbench.errors import DataError, SuiteError
 from bnpbench.fields import Kinded, Over
@@ -42,12 +42,29 @@ class DatasetPlugin(Kinded):
     Attributes:
         downloadable: whether :meth:`fetch` can bring it.
         streamed: whether it is too large to be resident and comes by :meth:`open` instead of :meth:`load`.
+        source: where its examples are: ``made`` by its class or a package, in files of the ``data folder``, or where a
+            suite says by a ``path``.
         imports: modules that take long to import and are needed to read it.
     """
 
     downloadable: ClassVar[bool] = False
     streamed: ClassVar[bool] = False
+    source: ClassVar[Literal["made", "data folder", "path"]] = "made"
     imports: ClassVar[tuple[str, ...]] = ()
+
+    def located(self, folder: Path) -> Self:
+        """The same, as a suite in ``folder`` names it; one that lies where its options say looks there.
+
+        Args:
+            folder: of the suite.
+
+        Returns:
+            It or one like it.
+
+        Raises:
+            DataError: what its options name is not there, or not as it should be.
+        """
+        return self
 
     def describe(self) -> DataShape:
         """What is known of it before anything is loaded.

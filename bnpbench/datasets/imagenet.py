@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -12,6 +11,7 @@ from bnpbench.datasets.base import DatasetPlugin, DataShape
 from bnpbench.datasets.storage import VARIABLE
 from bnpbench.errors import DataError
 from bnpbench.fields import Positive
+from bnpbench.reading.classes import odd_layout
 from bnpbench.reading.parts import PARTS
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ class ImageNet(DatasetPlugin):
     """An image folder in ImageNet's layout (``train/`` and ``val/``, a folder a class)."""
 
     streamed: ClassVar[bool] = True
+    source: ClassVar[Literal["made", "data folder", "path"]] = "data folder"
     kind: Literal["imagenet"]
     workers: Annotated[int, Field(ge=0)] = 4
     size: Positive = 224
@@ -64,7 +65,7 @@ class ImageNet(DatasetPlugin):
     @classmethod
     def damaged(cls, root: Path) -> str | None:
         try:
-            return next((fault for part in PARTS if (fault := _odd_layout(root / FOLDER / part))), None)
+            return next((fault for part in PARTS if (fault := odd_layout(root / FOLDER / part, _LAYOUT))), None)
         except OSError as error:
             told = f"give its folder by --data-dir or {VARIABLE}"
             return f"{error.filename} cannot be read ({error.strerror}); {told}"
@@ -75,21 +76,3 @@ def _folder(root: Path) -> Path:
     if (reason := ImageNet.unfit(root)) is not None:
         raise DataError(reason)
     return root / FOLDER
-
-
-def _odd_layout(folder: Path) -> str | None:
-    """Folders one level too deep would be read as one class, and whatever is trained on it is right."""
-    with os.scandir(folder) as entries:
-        classes = sorted(entry.name for entry in entries if entry.is_dir())
-    for name in classes:
-        with os.scandir(folder / name) as entries:
-            inner = next((entry for entry in entries if entry.is_file()), None)  # one look, where files come first
-        if inner is None and (deeper := sorted(path.name for path in (folder / name).iterdir() if path.is_dir())):
-            return (
-                f"{folder / name} holds no images but folders ({deeper[0]!r}): if these are the classes, move them one "
-                f"level up; the layout is {_LAYOUT}"
-            )
-    if len(classes) < 2:
-        there = f"only the class folder {classes[0]!r}" if classes else "no class folder"
-        return f"{folder} has {there}, and it takes two classes to tell apart; the layout is {_LAYOUT}"
-    return None

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from urllib.error import URLError
 
 from bnpbench.datasets.base import DataShape, Images
@@ -38,6 +38,7 @@ class StoredImages(Images):
     """
 
     downloadable: ClassVar[bool] = True
+    source: ClassVar[Literal["made", "data folder", "path"]] = "data folder"
     title: ClassVar[str]
     reader: ClassVar[str]
     folder: ClassVar[str]

@@ -21,7 +21,7 @@ from bnpbench.execution.messages import FAILED, Epoch, Finished, Note, Phase, Ru
 from bnpbench.measure import machine
 from bnpbench.measure.conditioning import Probe
 from bnpbench.measure.kernels import NO_CUPTI
-from bnpbench.measure.machine import DeviceMemory
+from bnpbench.measure.machine import DeviceMemory, average_cores
 from bnpbench.measure.step_costs import Costs
 from bnpbench.records.rows import CellRow, EpochRow, StepRow
 from bnpbench.suite import Cell
@@ -88,6 +88,7 @@ class Gauges(Protocol):
     def throttled(self, device: torch.device) -> bool | None: ...
     def others(self, device: torch.device) -> list[str]: ...
     def peak_memory_bytes(self) -> int: ...
+    def seconds_of_others(self) -> float | None: ...
 
 
 class BlockRun:
@@ -128,6 +129,7 @@ class BlockRun:
         asked = request.block.probe
         self.probe = None if asked is None else Probe(**asked.model_dump())
         self.turn, self.began = 0, self.now()
+        self.other_cores: float | None = None
         self.examples: dict[Any, Examples] = {}
 
     def run(self) -> None:
@@ -136,7 +138,7 @@ class BlockRun:
             self.guarded(member, self.prepare)
             self.guarded(member, self.warm_up)
             self.guarded(member, self.resume)
-        epoch = 0
+        others, begin, epoch = self.gauges.seconds_of_others(), self.now(), 0
         while any(m.trainer for m in self.members):
             epoch += 1
             for place in self.order(epoch):
@@ -144,6 +146,7 @@ class BlockRun:
             settle = partial(self.settle, stop=self.why_stop())
             for member in self.members:
                 self.guarded(member, settle)
+        self.other_cores = average_cores(others, self.gauges.seconds_of_others(), self.now() - begin)
         for member in self.members:
             self.emit(Finished(member.cell.key, self.record(member), member.probed))
 
@@ -372,6 +375,7 @@ class BlockRun:
             "clock_mhz_before": member.clock_mhz_before,
             "clock_mhz_after": member.clock_mhz_after,
             "throttled": member.throttled,
+            "other_cores": self.other_cores if member.rows else None,
             "started": member.started,
             "finished": datetime.now(UTC),
         }

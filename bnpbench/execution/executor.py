@@ -27,12 +27,14 @@ class Worker:
         environment: of its machine, see ``measure.environment.describe``.
         gpu: number of its CUDA device; None: it takes cells of the CPU only.
         cores: those that its children are bound to; None: the whole machine, unbound.
+        jobs: how many workers its machine has.
     """
 
     name: str | None
     environment: Environment
     gpu: int | None
     cores: tuple[int, ...] | None = None
+    jobs: int = 1
 
     def takes(self, block: Block) -> bool:
         return self.gpu is not None or all(cell.settings.device == "cpu" for cell in block.cells)
@@ -105,7 +107,7 @@ class _Machine:
         found = {number: environment if number == first else describe(number) for number in dict.fromkeys(numbers)}
         self.environments = list(found.values())
         self._workers = [
-            Worker(None, found[number], number, share(environment, place, options.jobs))
+            Worker(None, found[number], number, share(environment, place, options.jobs), options.jobs)
             for place, number in enumerate(numbers)
         ]
 

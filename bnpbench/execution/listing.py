@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from bnpbench.execution.executor import modules_for, usable_cores
 from bnpbench.execution.messages import Describe, Phase, Preflight, Smoke, Tried
 from bnpbench.execution.options import Selection, check_cuda_only, resolve_device
 from bnpbench.execution.progress import stages
-from bnpbench.results import read_results
+from bnpbench.results import FINISHED, read_results
 from bnpbench.sites import Misfit
 from bnpbench.suite import Cell, PluginFile, Settings, Suite, differing, misfit, telling, told, unchecked
 from bnpbench.suite.settings import FACTS, having
@@ -36,15 +36,39 @@ ALIKE = {**EAGER, **{name: FACTS[name].free for name in having("repeats")}}
 STATUSES = ("not finite", "error", "not applicable", "not tried")
 
 
-def listing(selection: Selection, out: Path) -> str:
-    """The cells, one line for each setting of all seeds, and the time they would take one after another.
+@dataclass(frozen=True)
+class Listed:
+    """The cells of a suite, a row for each setting of all seeds.
+
+    Attributes:
+        head: what they are.
+        columns, rows: of the table.
+        notes: the time that they would take one after another, what does not apply, doubts, and what was not looked at.
+    """
+
+    head: tuple[str, ...]
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...]
+
+    def text(self) -> str:
+        """For a file or a pipe."""
+        table = tabulate(self.rows, self.columns, tablefmt="github", disable_numparse=True)
+        return "\n".join([*self.head, "", table, "", *self.notes])
+
+
+def listing(selection: Selection, out: Path, *, built: bool = False) -> Listed:
+    """The cells, and how long those that are not finished would take.
 
     Args:
         selection: the cells.
-        out: earlier results, from which the time of a like cell is taken.
+        out: earlier results, from which is taken what is finished, and the time of a like cell.
+        built: whether the networks are built besides.
     """
     suite, cells = selection.suite, selection.cells
-    known = _seconds_an_epoch(out)
+    known, finished = _measured(out)
+    unfit = list(_unfit(cells))
+    idle = {cell.key for cell, _ in unfit} | {cell.key for cell in cells if cell.key in finished}
     rows: dict[tuple[Any, ...], list[Cell]] = defaultdict(list)
     for cell in cells:
         s = cell.settings
@@ -54,29 +78,35 @@ def listing(selection: Selection, out: Path) -> str:
             *(plain(str(name)) for name in names),
             ", ".join(dict.fromkeys(str(c.settings.seed) for c in group)),
             str(len(group)),
-            _told(_estimate(group, known)),
+            _told(group, {cell.key for cell, _ in unfit}, idle, known),
         )
         for names, group in rows.items()
     ]
-    heads = ["method", "data", "network", "batch size", "learning rate", "epochs", "seeds", "cells", "time"]
+    heads = ("method", "data", "network", "batch size", "learning rate", "epochs", "seeds", "cells", "time")
     blocks = len(suite.blocks(cells))
-    total, unknown = _estimate(cells, known)
-    note = f", and {unknown} cells of which no like was measured here" if unknown else ""
-    end = f"time: about {duration(total)}{note}" if total else "time: unknown, nothing like it was measured here yet"
-    return "\n".join(
-        [
-            f"{plain(suite.name)}: {len(cells)} {'trials' if suite.select else 'cells'} in {blocks} blocks, "
-            f"{len(suite.claims)} claims",
-            *([_finals(suite)] if suite.select else []),
-            "",
-            tabulate(table, heads, tablefmt="github", disable_numparse=True),
-            "",
-            end,
-            *(f"not applicable: {line}" for line in _by_reason(_unfit(cells))),
-            *(f"warning: {plain(doubt)}" for doubt in suite.warnings(cells)),
-            _left(suite, cells),
-        ]
+    done = sum(cell.key in finished for cell in cells)
+    head = (
+        f"{plain(suite.name)}: {number_of(len(cells), 'trial' if suite.select else 'cell')} in "
+        f"{number_of(blocks, 'block')}, {number_of(len(suite.claims), 'claim')}"
+        + (f"; {done} finished in {plain(str(out))}" if done else "")
     )
+    notes = (
+        _time([cell for cell in cells if cell.key not in idle], known),
+        *(f"not applicable: {line}" for line in _by_reason(unfit)),
+        *(f"warning: {plain(doubt)}" for doubt in suite.warnings(cells)),
+        _left(suite, cells, built),
+    )
+    return Listed((head, *([_finals(suite)] if suite.select else [])), heads, tuple(table), notes)
+
+
+def _time(cells: Sequence[Cell], known: dict[str, float]) -> str:
+    if not cells:
+        return "time: none, all cells are finished or not applicable"
+    total, unknown = _estimate(cells, known)
+    if not total:
+        return "time: unknown, nothing like it was measured here yet"
+    note = f", and {number_of(unknown, 'cell')} of which no like was measured here" if unknown else ""
+    return f"time: about {duration(total)}{note}"
 
 
 @dataclass(frozen=True)
@@ -109,7 +139,7 @@ def build(selection: Selection, data_dir: Path | None, shown: Display | None = N
     costs = ask(Preflight(cells, data_dir, offline=True, fetch=False), suite.plugins, told=stage)
     unfit = [(cell, reason) for cell in cells if (reason := costs[cell.key].not_applicable)]
     faulty = [(cell, reason) for cell in cells if (reason := costs[cell.key].uncounted)]
-    lines = [f"built: {len(cells) - len(faulty)} of {len(cells)} cells"]
+    lines = [f"built: {len(cells) - len(faulty)} of {number_of(len(cells), 'cell')}"]
     lines += [f"not applicable: {line}" for line in _by_reason(unfit)]
     lines += [f"not built: {line}" for line in _by_reason(faulty)]
     return Built(tuple(lines), ERROR if faulty else 0)
@@ -147,7 +177,7 @@ class Smoked:
         """For a person: the counts, then each status but ``finite`` with its reasons and cells."""
         counts = self.counts()
         parts = [f"{counts[status]} {status}" for status in ("finite", *STATUSES) if counts[status]]
-        cells = f"{len(self.tried)} distinct of {self.cells} cells"
+        cells = f"{len(self.tried)} distinct of {number_of(self.cells, 'cell')}"
         lines = [f"{plain(self.suite)}, two eager steps of {cells}: {', '.join(parts)}"]
         lines += [f"generated examples instead of {kind}: {reason}" for kind, reason in self.replaced.items()]
         reasons: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -202,10 +232,10 @@ def _unfit(cells: Iterable[Cell]) -> Iterable[tuple[Cell, str]]:
             yield cell, fault.reason
 
 
-def _left(suite: Suite, cells: Iterable[Cell]) -> str:
+def _left(suite: Suite, cells: Iterable[Cell], built: bool) -> str:
     """What was not looked at."""
-    built = dict.fromkeys(plain(text) for cell in cells if (text := unchecked(cell.settings)))
-    parts = [f"{'; '.join(built)} (--build looks)"] if built else []
+    unbuilt = dict.fromkeys(plain(text) for cell in cells if not built and (text := unchecked(cell.settings)))
+    parts = [f"{'; '.join(unbuilt)} (--build looks)"] if unbuilt else []
     parts.append("devices, data and free space (run looks before it starts)")
     if suite.plugins and not suite.reads:
         parts.append("files that plugins read: name them by `reads`, or their change is not seen")
@@ -216,23 +246,24 @@ def _finals(suite: Suite) -> str:
     assert suite.select is not None
     return (
         f"finals: chosen later, the best {suite.select.over} of each by {suite.select.by}, "
-        f"on {len(suite.seeds())} seeds and the whole training set"
+        f"on {number_of(len(suite.seeds()), 'seed')} and the whole training set"
     )
 
 
-def _seconds_an_epoch(out: Path) -> dict[str, float]:
-    """Median wall seconds an epoch of every kind of cell that was measured on this folder's machines."""
+def _measured(out: Path) -> tuple[dict[str, float], set[str]]:
+    """Median wall seconds an epoch of every kind of cell that was measured on this folder's machines; and the keys of
+    those that are finished."""
     try:
         cells = read_results(out).cells
     except BnpbenchError:
-        return {}
+        return {}, set()
     found = defaultdict(list)
     done = cells[(cells.status == "ok") & cells.wall_seconds.notna()]
     for text, seconds in zip(done.settings, done.wall_seconds, strict=True):
         with suppress(SuiteError):  # measured by another version
             epochs = Cell.from_canonical(text).settings.epochs
             found[_likeness(json.loads(text))].append(seconds / epochs)
-    return {kind: median(values) for kind, values in found.items()}
+    return {kind: median(values) for kind, values in found.items()}, {*cells.key[cells.status.isin(FINISHED)]}
 
 
 def _likeness(settings: dict[str, Any]) -> str:
@@ -242,15 +273,19 @@ def _likeness(settings: dict[str, Any]) -> str:
     return json.dumps(kept, sort_keys=True)
 
 
-def _estimate(cells: list[Cell] | tuple[Cell, ...], known: dict[str, float]) -> tuple[float, int]:
+def _estimate(cells: Sequence[Cell], known: dict[str, float]) -> tuple[float, int]:
     """Seconds of the cells whose like is known, and how many are not."""
     seconds = [known.get(_likeness(json.loads(cell.canonical))) for cell in cells]
     told = [s * cell.settings.epochs for s, cell in zip(seconds, cells, strict=True) if s is not None]
     return sum(told), len(cells) - len(told)
 
 
-def _told(estimate: tuple[float, int]) -> str:
-    seconds, unknown = estimate
+def _told(cells: Sequence[Cell], unfit: Set[str], idle: Set[str], known: dict[str, float]) -> str:
+    """The time of a row, of those of its cells that a run would measure."""
+    left = [cell for cell in cells if cell.key not in idle]
+    if not left:
+        return "not applicable" if all(cell.key in unfit for cell in cells) else "finished"
+    seconds, unknown = _estimate(left, known)
     return "?" if unknown else duration(seconds)
 
 

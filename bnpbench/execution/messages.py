@@ -185,6 +185,7 @@ class RunBlock(Request[None]):
         cores: to which the process is bound, or None.
         gpu: number of the CUDA device.
         log: name of the log file as the cells table shows it.
+        jobs: how many blocks its machine measures at a time.
     """
 
     answered_by = "bnpbench.execution.ranks:run"
@@ -199,6 +200,7 @@ class RunBlock(Request[None]):
     cores: tuple[int, ...] | None
     gpu: int
     log: str
+    jobs: int = 1
 
     def known(self, cell: Cell) -> CellRow:
         """The columns of the ``cells`` table that are known before a cell of the block runs."""
@@ -221,6 +223,7 @@ class RunBlock(Request[None]):
             "threads": settings.threads,
             "precision": settings.precision,
             "log": self.log,
+            "jobs": self.jobs,
             **cast(CellRow, asdict(self.costs[cell.key].columns)),
         }
 

@@ -18,6 +18,7 @@ from bnpbench.execution.sweep import Stores, Sweep
 from bnpbench.measure.step_costs import Costs
 from bnpbench.results import FINISHED, Results, read_results
 from bnpbench.suite import Block, Cell, Suite
+from bnpbench.text import number_of, plural
 
 
 def run_suite(suite: Suite, out: str | Path = "results", progress: Progress | None = None, **options: Any) -> Results:
@@ -99,8 +100,8 @@ def _execute_on(
         scores = _scores(stores, trials, suite.select.by)
         if unfinished := sum(trial.key not in scores for trial in trials):
             progress.note(
-                f"{unfinished} of {len(trials)} trials are not finished, and one of them may be the best: the finals "
-                "that they choose from wait until all are"
+                f"{unfinished} of {number_of(len(trials), 'trial')} {plural(unfinished, 'is', 'are')} not finished, "
+                "which may be the best: the finals that are chosen from them wait until all are"
             )
         failed += measure((*trials, *selection.whole.finals(scores)), selection.finals(scores))
     return Ran(failed, frozenset(stores.by_id))

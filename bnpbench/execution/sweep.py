@@ -27,6 +27,7 @@ from bnpbench.results import FINISHED, Store
 from bnpbench.results.store import writing
 from bnpbench.statistics.intervals import outliers
 from bnpbench.suite import Block, Cell
+from bnpbench.text import number_of
 
 BUSY_SECONDS = 0.5  # between looks at a block that another run is measuring
 LOOK_SECONDS = 2.0  # between looks at what tells nothing of itself: a log that grows, a signal that was lost
@@ -236,6 +237,7 @@ class Sweep:
             cores=worker.cores,
             gpu=worker.gpu or 0,
             log=f"logs/{store.log_path(block.id).name}",
+            jobs=worker.jobs,
         )
 
     def _launch(self, job: Job) -> None:
@@ -273,8 +275,8 @@ class Sweep:
         if self.now() - self.lonely_since > LONELY_SECONDS:
             count = sum(len(block.cells) for block in self.queue)
             raise WorkersLost(
-                f"no worker is left for {count} cells; what was finished is kept, and the same command goes on from "
-                "there once the cluster has workers again"
+                f"no worker is left for {number_of(count, 'cell')}; what was finished is kept, and the same command "
+                "goes on from there once the cluster has workers again"
             )
 
     def _look_at(self, job: Job) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import torch
 from bnpbench.measure.gpu import gpu_of
 from bnpbench.records.rows import COUNTER_SECONDS, LEAST_TICKS
 
+_LEAST_SECONDS = 0.4
 RAPL = Path("/sys/class/powercap")
 
 
@@ -36,6 +37,34 @@ def throttled(device: torch.device) -> bool | None:
 def others(device: torch.device) -> list[str]:
     """Processes of others that compute on a CUDA device; of a CPU there are always some."""
     return gpu_of(device).others() if device.type == "cuda" else []
+
+
+def seconds_of_others() -> float | None:
+    """CPU seconds that processes of others took on the cores of this run, since some fixed moment; of a virtual machine
+    also those that its host gave to others. None where the machine does not tell.
+
+    The run's own processes are all that descend from the one that has the forkserver, this one and its loaders among
+    them; what a process that ended has taken is kept by its parent.
+    """
+    own = psutil.Process()
+    with suppress(psutil.Error):
+        servers = [one for one in own.parents() if any("multiprocessing.forkserver" in word for word in one.cmdline())]
+        root = (servers[0].parent() if servers else None) or own
+        cores = root.cpu_affinity() if hasattr(root, "cpu_affinity") else None
+        times = psutil.cpu_times(percpu=True)
+        busy = sum(_busy(times[core]) for core in (range(len(times)) if cores is None else cores))
+        return busy - sum(map(_taken, [root, *root.children(recursive=True)])) if busy else None
+    return None
+
+
+def average_cores(before: float | None, after: float | None, seconds: float) -> float | None:
+    """How many cores others used, from what ``seconds_of_others`` gave and the seconds between.
+
+    None where nobody tells, and where a tick of 10 ms on each of two cores would be more than a twentieth of a core.
+    """
+    if before is None or after is None or seconds < _LEAST_SECONDS:
+        return None
+    return max(after - before, 0.0) / seconds
 
 
 @dataclass(frozen=True)
@@ -127,6 +156,18 @@ class _Domain:
             self.used += now - self.last + (self.range if now < self.last else 0)
             self.last = now
         return self.used / 1e6
+
+
+def _busy(times: tuple[float, ...]) -> float:
+    """Seconds of a core that anybody had; a guest's are among the user's."""
+    return float(sum(times) - sum(getattr(times, name, 0.0) for name in ("idle", "iowait", "guest", "guest_nice")))
+
+
+def _taken(process: psutil.Process) -> float:
+    """CPU seconds of a process, and of its children that ended; 0 of one that has ended itself meanwhile."""
+    with suppress(psutil.Error):
+        return float(sum(process.cpu_times()[:4]))
+    return 0.0
 
 
 def _number(file: Path) -> int | None:

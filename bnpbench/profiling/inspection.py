@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shlex
 import shutil
 import signal
 import subprocess
@@ -55,10 +56,17 @@ def choose(suite: Suite, only: Sequence[str], methods: Sequence[str], device: st
         matching = suite.cells(device=kind, threads=threads, only=filters, seeds=1)
         cells = [cell for cell in matching if cell.label == method] or list(matching)  # of a kind the one called so
         if len(cells) > 1:
+            one = next((c for c in cells if c.label == c.settings.method.kind), cells[0])
+            several = {
+                f"method={one.label}": len({c.label for c in cells}),
+                f"batch_size={one.settings.batch_size}": len({c.settings.batch_size for c in cells}),
+                f"optimizer.lr={one.settings.optimizer.lr:g}": len({c.settings.optimizer.lr for c in cells}),
+            }
+            narrow = " ".join(f"--only {shlex.quote(text)}" for text, count in several.items() if count > 1)
             told = "; ".join(f"{c.label} at {c.settings.batch_size}, lr {c.settings.optimizer.lr:g}" for c in cells[:8])
             raise BnpbenchError(
-                f"profile looks at one cell, and {len(cells)} match: {told}; narrow them down, such as with "
-                "--only method=bnp --only batch_size=16"
+                f"profile looks at one cell, and {len(cells)} match: {told}; narrow them down"
+                + (f", such as with {narrow}" if narrow else " with --only")
             )
         found += cells
     capability = environment.details.gpu.capability if environment.details.gpu else None

@@ -10,37 +10,31 @@ import torch
 from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset
-from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
 
 from bnpbench.errors import DataError
+from bnpbench.reading.classes import Samples, listed, other_classes
 from bnpbench.reading.parts import PARTS
 
 
 @lru_cache(maxsize=8)  # listing 1.3 million files takes a while
-def listing(folder: Path) -> tuple[tuple[str, ...], tuple[tuple[str, int], ...]]:
+def listing(folder: Path) -> tuple[tuple[str, ...], Samples]:
     """The classes of a part, sorted, and its (path, class number) pairs, as torchvision's ImageFolder gives them.
 
     Raises:
         DataError: no folder, or a class without images.
     """
     try:
-        found = ImageFolder(folder)
+        return listed(folder)
     except FileNotFoundError as error:
         raise DataError(f"{folder} is no image folder: {error}") from error
-    return tuple(found.classes), tuple(found.samples)
 
 
 def check_classes(folder: Path) -> None:
     """Raise a DataError unless ``train`` and ``val`` in ``folder`` have the same classes."""
-    train, val = (set(listing(folder / part)[0]) for part in PARTS)
-    if train != val:
-        odd = sorted(train ^ val)[0]
-        there, not_there = PARTS if odd in train else PARTS[::-1]
-        raise DataError(
-            f"{folder} has {len(train)} classes in train and {len(val)} in val, and they must be the same: "
-            f"{odd!r} is in {there} and not in {not_there}"
-        )
+    fault = other_classes(folder, PARTS, [listing(folder / part)[0] for part in PARTS])
+    if fault is not None:
+        raise DataError(fault)
 
 
 def decode(path: str) -> Image.Image:

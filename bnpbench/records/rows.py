@@ -139,6 +139,8 @@ class CellRow(TypedDict, total=False):
     torch: str | None
     commit: str | None
     dirty: bool | None
+    jobs: int | None  # blocks that its machine measures at a time
+    other_cores: Annotated[float | None, Metric()]  # that other processes used, on average over its epochs
     worker: str | None
     started: datetime | None
     finished: datetime

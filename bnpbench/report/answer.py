@@ -14,7 +14,18 @@ from dataclasses import dataclass
 from bnpbench.records.rows import metric as known
 from bnpbench.registry import baselines
 from bnpbench.report.data import Cell, Group, View, measured, tallied
-from bnpbench.report.query import Missing, beside, paired, rounding, step_seconds, value, whole
+from bnpbench.report.query import (
+    INCOMPARABLE,
+    Missing,
+    beside,
+    comparable,
+    is_comparable,
+    paired,
+    rounding,
+    step_seconds,
+    value,
+    whole,
+)
 from bnpbench.statistics.intervals import Estimate, mean_interval, ratio_interval
 from bnpbench.statistics.times import processes_interval, unpaired_interval
 
@@ -30,7 +41,7 @@ class Side:
     Attributes:
         estimate: the number with its interval, or why there is none.
         word: what follows from the interval: ``dearer``, ``cheaper``, ``better``, ``worse``, ``level``, ``undecided``;
-            empty without a number.
+            ``not comparable`` of times that were disturbed; empty without a number.
         remark: what else a reader must know, such as that both sides were not measured in turn.
     """
 
@@ -135,6 +146,7 @@ def _cost(view: View, pairs: Mapping[str, tuple[Cell, Cell]]) -> Side:
         estimate, remark = unpaired_interval(sides[0], sides[1], ratio=True), in_turn.reason
     else:
         estimate, remark = processes_interval([[one / other for one, other in cell] for cell in in_turn], "ratios"), ""
+    estimate = comparable(estimate, (cell for pair in pairs.values() for cell in pair))
     word = _word(estimate, 1.0, ("cheaper", "dearer"), (1 / (1 + LEVEL_COST), 1 + LEVEL_COST))
     return Side(estimate, word, remark)
 
@@ -160,7 +172,9 @@ def _over(view: View, pairs: Mapping[str, tuple[Cell, Cell]], metric: str, targe
     if not found:
         return Side(Missing(tallied(reasons) or "0 on the baseline's side"))
     rounded = max(rounding(view, metric, pair, numbers) if numbers[0] else 0.0 for pair, numbers in found)
-    return Side(ratio_interval([one / other for _, (one, other) in found], rounded), remark=tallied(reasons))
+    estimate = ratio_interval([one / other for _, (one, other) in found], rounded)
+    cells = (cell for pair, _ in found for cell in pair)
+    return Side(comparable(estimate, cells, metric), remark=tallied(reasons))
 
 
 def _both(
@@ -183,6 +197,8 @@ def _both(
 def _word(estimate: Estimate, even: float, sides: tuple[str, str], level: tuple[float, float]) -> str:
     """What an interval says: below ``even``, above it, about it and within ``level``, or nothing."""
     low, high = estimate.low, estimate.high
+    if not is_comparable(estimate):
+        return INCOMPARABLE
     if low is None or high is None:
         return "undecided"
     if high < even or low > even:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -14,13 +15,13 @@ from bnpbench.records.rows import METRICS
 from bnpbench.registry import baselines
 from bnpbench.report.comparison import METRIC, Change, Comparison, Judgement
 from bnpbench.report.data import Cell, View, views
-from bnpbench.report.query import paired_times, times
+from bnpbench.report.query import disturbances, paired_times, times
 from bnpbench.results import FINISHED, Results
 from bnpbench.statistics.intervals import Estimate
 from bnpbench.statistics.times import processes_interval, unpaired_interval
-from bnpbench.suite import told
+from bnpbench.suite import differing, told
 from bnpbench.suite.settings import having
-from bnpbench.text import dash, fixed
+from bnpbench.text import dash, fixed, number_of
 
 ACCURACY_TOLERANCE = 0.02  # of seeded CPU runs: rounding differs between torch versions and grows over epochs
 UNDER_ONE_TORCH = [name for name, metric in METRICS.items() if metric.judged == "under one torch"]
@@ -72,12 +73,13 @@ def compare(
             "no baseline", only_right=tuple(_names(right)), notes=("there is no baseline to compare with",)
         )
     changes: list[Change] = []
-    shared, notes, seen = list[str](), list[str](), set[tuple[int, str]]()
+    shared, notes, unlike, seen = list[str](), list[str](), list[str](), set[tuple[int, str]]()
     partners, refused = _partners(left, right, across_machines)
     for one, other in partners:
         pair = Pair(one, other, max_slowdown)
         if pair.cells:
             notes += [note for note in pair.notes() if note not in notes]
+        unlike += [note for note in pair.unlike() if note not in unlike]
         changes += (found := pair.changes())
         notes += pair.drift(found)
         shared += [_name(one, cell) for cell, _ in pair.cells]
@@ -89,7 +91,9 @@ def compare(
     outcome: Literal["changed", "same", "nothing shared"] = "changed" if worse else "same"
     if not shared:
         outcome, notes = "nothing shared", ["no cell was measured in both"]
-    return Comparison(outcome, tuple(changes), tuple(shared), tuple(only[0]), tuple(only[1]), (*refused, *notes))
+    return Comparison(
+        outcome, tuple(changes), tuple(shared), tuple(only[0]), tuple(only[1]), (*refused, *notes, *unlike)
+    )
 
 
 def _measured(results: Results) -> list[View]:
@@ -212,6 +216,20 @@ class Pair:
         else:
             yield "another machine: seconds are not compared, ratios to vanilla are shown and not judged"
 
+    def unlike(self) -> Iterable[str]:
+        """In which settings cells differ that are called alike, and are compared with none for that."""
+        matched = {both[side].key for both in self.cells for side in (0, 1)}
+        lone: list[dict[tuple[str, int, int], Cell]] = [
+            {(c.label, c.batch_size, c.seed): c for c in view.cells if c.row and c.key not in matched}
+            for view in (self.base, self.new)
+        ]
+        found = Counter[str]()
+        for place in lone[0].keys() & lone[1].keys():
+            both = [side[place].settings for side in lone]
+            found.update(f"{path}: {told(one)} and {told(other)}" for path, (one, other) in differing(both, ()).items())
+        for text, count in sorted(found.items()):
+            yield f"not compared, for a setting differs ({number_of(count, 'cell')}): {text}"
+
     def changes(self) -> list[Change]:
         """Status, counts, accuracy, then times."""
         found = [change for one, other in self.cells for change in self._cell(one, other)]
@@ -274,6 +292,7 @@ class Pair:
         where = self._where(pairs[0][1], f"{len(pairs)} seed{'s' if len(pairs) > 1 else ''}")
         in_turn = all(_beside_vanilla(self.base, one) and _beside_vanilla(self.new, other) for one, other in pairs)
         unjudged = "another machine" if not self.same_machine else _OTHERWISE if self.moved else ""
+        unjudged = unjudged or _disturbed(pairs)
         if self.same_machine:
             samples = [(_seconds(self.base, one), _seconds(self.new, other)) for one, other in pairs]
             yield from self._judged(where, SECONDS, samples, unjudged or (_IN_TURN if in_turn else ""))
@@ -300,7 +319,9 @@ class Pair:
         if unjudged:
             judgement, remark = "not judged", unjudged
         if lacking:
-            remark = "; ".join(filter(None, (remark, f"{len(whole)} of {len(samples)} seeds: {', '.join(lacking)}")))
+            remark = "; ".join(
+                filter(None, (remark, f"{len(whole)} of {number_of(len(samples), 'seed')}: {', '.join(lacking)}"))
+            )
         texts = [fixed(processes_interval([both[side] for both in whole], "times").value, 4) for side in (0, 1)]
         yield where.change(what, METRIC, texts[0], texts[1], judgement, remark, estimate)
 
@@ -399,6 +420,11 @@ def _beside(view: View, cell: Cell) -> list[Cell]:
         and view.paired(cell, other)
         and all(cell.settings.get(name) == other.settings.get(name) for name in {*having("place"), *having("run")})
     ]
+
+
+def _disturbed(pairs: Sequence[tuple[Cell, Cell]]) -> str:
+    """Why the times of some cells are not comparable."""
+    return ", ".join(dict.fromkeys(reason for both in pairs for cell in both for reason in disturbances(cell)))
 
 
 def _count(value: int | None) -> str:

@@ -103,7 +103,7 @@ def _sections(comparison: Comparison) -> Iterable[Section]:
         "changed": f"{_number(found['worse'], 'regression')}{more}",
     }[comparison.outcome]
     cells = (
-        f"{len(comparison.shared)} cells in both, {len(comparison.only_left)} only in the base, "
+        f"{number_of(len(comparison.shared), 'cell')} in both, {len(comparison.only_left)} only in the base, "
         f"{len(comparison.only_right)} only in the new results"
     )
     timed = [change for change in comparison.changes if change.timed]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -21,12 +22,14 @@ from bnpbench.errors import SuiteError
 from bnpbench.methods.base import Ink
 from bnpbench.records.documents import CellRecord, Environment, SuiteRecord
 from bnpbench.results import Results
-from bnpbench.suite import differing, heading, telling
+from bnpbench.results.schema import STATUSES
+from bnpbench.suite import differing, heading, setting, telling, told
 from bnpbench.suite.document import Pattern
+from bnpbench.suite.explain import closest
 from bnpbench.suite.matching import only_pattern, value_matches
 from bnpbench.suite.settings import having
 from bnpbench.suite.vocabulary import Vocabulary
-from bnpbench.text import some
+from bnpbench.text import number_of, some
 
 Scalar = str | int | float | bool | datetime | None  # what a column holds; None where nothing is known
 Series = Mapping[int, float]  # epoch to value
@@ -86,7 +89,7 @@ class Cell:
     @property
     def shortened(self) -> str:
         """``4 of 15 epochs``; empty where the run was not shortened."""
-        return f"{self.epochs} of {self.whole} epochs" if self.whole else ""
+        return f"{self.epochs} of {number_of(self.whole, 'epoch')}" if self.whole else ""
 
     def count(self, name: str) -> int | None:
         """A column of whole numbers; None where it is not known."""
@@ -316,10 +319,23 @@ def narrowed(results: Results, suites: Sequence[str] = (), only: Sequence[str] =
     cells = {cell.key: cell for view in views(results) for cell in (*view.cells, *view.trials, *view.strays)}
     for text in only:
         pattern = only_pattern(text, words)
-        cells = {key: cell for key, cell in cells.items() if _fits(cell, pattern)}
-        if not cells:
-            raise SuiteError(f"--only {text}: nothing that was measured has this")
+        fitting = {key: cell for key, cell in cells.items() if _fits(cell, pattern)}
+        if not fitting:
+            path, _, wanted = (part.strip() for part in text.partition("="))
+            there = dict.fromkeys(word for cell in cells.values() for word in _words(cell, path))
+            raise SuiteError(
+                f"--only {text}: nothing that was measured has this; there are {some(there, 12)}",
+                closest=closest(wanted, there),
+            )
+        cells = fitting
     return results.of_cells(cells)
+
+
+def _words(cell: Cell, path: str) -> list[str]:
+    """What a cell's setting is called."""
+    value = setting(cell.settings, path)
+    kind = [str(value["kind"])] if isinstance(value, dict) and "kind" in value else [told(value)]
+    return [cell.label, *kind] if path == "method" else kind
 
 
 def _fits(cell: Cell, pattern: Pattern) -> bool:
@@ -345,8 +361,16 @@ def measured(cells: Sequence[Cell]) -> tuple[list[Cell], str]:
 
 
 def tallied(words: Sequence[str]) -> str:
-    """``2 not measured, 1 diverged``."""
-    return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
+    """``2 not measured, 1 diverged`` of statuses, ``no test_accuracy (2 seeds)`` of other reasons."""
+    if len(words) == 1 and words[0] not in _STATES:
+        return words[0]
+    counts = Counter(words)
+    return ", ".join(
+        f"{n} {word}" if word in _STATES else f"{word} ({number_of(n, 'seed')})" for word, n in counts.items()
+    )
+
+
+_STATES = STATUSES | {"not measured"}
 
 
 def number(value: float) -> float:
@@ -385,7 +409,12 @@ def _view(results: Results, suite: str, environment: str, frame: pd.DataFrame) -
 
 
 def _asked(cells: list[Cell]) -> list[Cell]:
-    """Without the seeds of which nothing was measured: a run may ask for the first few (``--seeds``)."""
+    """Without the seeds of which nothing was measured: a run may ask for the first few (``--seeds``).
+
+    Of a run that was stopped all are asked for.
+    """
+    if any(cell.status == "interrupted" for cell in cells):
+        return cells
     measured = {cell.seed for cell in cells if cell.row}
     return [cell for cell in cells if cell.seed in measured] if measured else cells
 

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 from bnpbench.records.rows import metric as known
 from bnpbench.report.data import Cell, Series, View
 from bnpbench.report.unknown import why
+from bnpbench.statistics.intervals import Estimate
 from bnpbench.suite import told
 
+OTHER_CORES = 0.25  # that other processes used on average, from which on seconds are not comparable
+INCOMPARABLE = "not comparable"  # how the reason of an estimate without an interval begins
+USED = "other processes used the machine"
 PRECONDITIONER = "batch"  # of the steps' three, the paper's own (section 5.1): undamped, of the batch
 
 At = str | Mapping[str, Any]
@@ -126,6 +130,35 @@ def paired_times(view: View, cells: Sequence[Cell], base: Sequence[Cell], metric
     sides = beside(cells, base)
     left, right = ({seed: times(view, pair[side], metric) or {} for seed, pair in sides.items()} for side in (0, 1))
     return paired(view, sides, left, right)
+
+
+def disturbances(cell: Cell) -> list[str]:
+    """Why the seconds of a cell are not comparable with those of others; nothing where nothing speaks against it.
+
+    What was measured before this was recorded is not known to be disturbed.
+    """
+    found = []
+    jobs, cores = cell.count("jobs"), cell.row.get("other_cores")
+    if jobs is not None and jobs > 1:
+        found.append(f"{jobs} blocks were measured at a time")
+    if isinstance(cores, float) and OTHER_CORES < cores < math.inf:
+        found.append(USED)
+    return found
+
+
+def comparable(estimate: Estimate, cells: Iterable[Cell], metric: str = "train_seconds") -> Estimate:
+    """An estimate as it is; of times that were disturbed without an interval, so that it decides nothing."""
+    if known(metric).unit != "s" and not known(metric).timed:
+        return estimate
+    reasons = dict.fromkeys(reason for cell in cells for reason in disturbances(cell))
+    return (
+        replace(estimate, low=None, high=None, reason=f"{INCOMPARABLE}: {', '.join(reasons)}") if reasons else estimate
+    )
+
+
+def is_comparable(estimate: Estimate | None) -> bool:
+    """Whether :func:`comparable` has left it as it was."""
+    return estimate is None or not estimate.reason.startswith(INCOMPARABLE)
 
 
 def more_seconds(view: View, cells: Sequence[Cell], base: Sequence[Cell]) -> list[list[float]]:

@@ -88,6 +88,7 @@ _REASONS: dict[str, Why] = {
     "kernels_per_step": _kernels,
     "peak_memory_bytes": _peak,
     "graph_memory_bytes": lambda view, cell: "no CUDA graph was recorded",
+    "other_cores": lambda view, cell: "a block of less than 0.4 s, or a machine that does not tell",
     "validation_accuracy": lambda view, cell: "no example was held out (validation)",
     **dict.fromkeys(_COSTS, _noted("costs are not known")),
     **dict.fromkeys(_LAPS, lambda view, cell: "too few steps were timed by themselves"),

@@ -10,18 +10,31 @@ from typing import Any, Literal
 from bnpbench.records.documents import BoundsRecord, ClaimRecord, CombinationRecord, SideRecord
 from bnpbench.records.rows import metric as known
 from bnpbench.report.data import Cell, Series, View, number, tallied, views
-from bnpbench.report.query import At, Missing, default_at, describe_at, paired, rounding, times, value, whole
+from bnpbench.report.query import (
+    At,
+    Missing,
+    comparable,
+    default_at,
+    describe_at,
+    is_comparable,
+    paired,
+    rounding,
+    times,
+    value,
+    whole,
+)
 from bnpbench.results import Results
 from bnpbench.statistics.intervals import Estimate, mean_interval, ratio_interval, student
 from bnpbench.statistics.times import processes_interval, unpaired_interval
 from bnpbench.suite import told
-from bnpbench.text import fixed, significant
+from bnpbench.text import fixed, number_of, plural, significant
 
 Outcome = Literal["holds", "fails", "undecided", "no data"]
 Seeds = dict[str, Cell]  # seed to the cell that a side picks
 
 NOISY = 0.05  # half an interval's width, as a share of the ratio, from which a table carries a warning
 _TURNS = 'take turns ([measure] interleave = ["method"])'
+ALONE = "measure it again (--fresh), one block at a time, while the machine does nothing else"
 _HOPELESS = 100  # times as many values: nobody will run that
 
 
@@ -111,7 +124,8 @@ def _verdict(view: View, claim: ClaimRecord, combination: CombinationRecord) -> 
     if isinstance(answer, Missing):
         reason = answer.reason
     else:
-        estimate, unit = answer.estimate, answer.unit
+        picked = (*left.values(), *(right or {}).values())
+        estimate, unit = comparable(answer.estimate, picked, claim.metric), answer.unit
         outcome, doubt = decide(estimate, bounds)
         shortened = dict.fromkeys(cell.shortened for side in (left, right or {}) for cell in side.values())
         reason = "; ".join(filter(None, (doubt, answer.remark, *shortened)))
@@ -267,13 +281,14 @@ def noise(view: View, ratios: Sequence[Estimate]) -> list[str]:
     wide = [ratio for ratio in ratios if ratio.width is not None and ratio.width > NOISY * ratio.value]
     found = []
     if few:
-        why = ", ".join(dict.fromkeys(few))
-        found.append(f"{len(few)} of {len(ratios)} ratios have no interval ({why}): {_more_epochs(view)}.")
+        why, has = ", ".join(dict.fromkeys(few)), plural(len(few), "has", "have")
+        ratios_told = number_of(len(ratios), "ratio")
+        found.append(f"{len(few)} of {ratios_told} {has} no interval ({why}): {_more_epochs(view)}.")
     if wide:
         worst = max(ratio.width / ratio.value for ratio in wide if ratio.width is not None)
+        intervals, are = number_of(len(ratios), "interval"), plural(len(wide), "is", "are")
         found.append(
-            f"Noisy: {len(wide)} of {len(ratios)} intervals are wider than ±{NOISY:.0%} (up to ±{worst:.0%}); "
-            f"{_remedy(view)}."
+            f"Noisy: {len(wide)} of {intervals} {are} wider than ±{NOISY:.0%} (up to ±{worst:.0%}); {_remedy(view)}."
         )
     return found
 
@@ -286,6 +301,8 @@ def advice(view: View, verdict: Verdict) -> str:
     name = f"{verdict.says} ({verdict.where})" if verdict.where else verdict.says
     if "infinite" in estimate.reason or "logarithm" in estimate.reason:
         return f"Undecided: {name}: {estimate.reason}; a target that more seeds reach would decide it."
+    if not is_comparable(estimate):
+        return f"Undecided: {name}: {estimate.reason}; {ALONE}."
     seeds = verdict.unit == "seeds" or estimate.processes > 1
     if estimate.width is None:
         apart = "" if seeds or view.document.measure.interleave else f"{_TURNS} or "

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from bnpbench.results.part import DamagedError, members, promised_rows, read_part
 from bnpbench.results.schema import SCHEMAS, STATUSES
-from bnpbench.text import short_hash
+from bnpbench.text import number_of, short_hash
 
 T = TypeVar("T")
 
@@ -120,7 +120,7 @@ def _cells_part(path: Path, unknown: set[str]) -> tuple[pa.Table, _Promise]:
     table, metadata, others = read_part(path, "cells")
     unknown.update(others)
     if len(table) != 1:
-        raise DamagedError(f"{len(table)} rows, a cell is one")
+        raise DamagedError(f"{number_of(len(table), 'row')}, a cell is one")
     _check_cells(table.column("key"), table.column("settings"), table.column("status"))
     if (key := table.column("key")[0].as_py()) != path.stem:
         raise DamagedError(f"it holds cell {key}")

@@ -244,8 +244,8 @@ class _Reading:
         identity = ["suite", "environment", "key"]
         if self.folders < 2 or cells.group_by(identity).aggregate([]).num_rows == cells.num_rows:
             return cells
-        frame = cells.select([*identity, "block", "folder", "finished"]).to_pandas()
-        block = ["suite", "environment", "block", "folder"]
+        frame = cells.select([*identity, "block", "place", "finished"]).to_pandas()
+        block = ["suite", "environment", "block", "place"]
         frame["last"] = frame.groupby(block, dropna=False)["finished"].transform("max")
         frame = frame.sort_values("last", kind="stable", na_position="first")
         chosen = frame.drop_duplicates(identity, keep="last").index
@@ -275,19 +275,19 @@ def _concatenated(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
 
 def _placed(table: pa.Table, suite: str, environment: str, folder: int) -> pa.Table:
     """With the columns that say where the rows were read."""
-    for position, (name, value) in enumerate({"suite": suite, "environment": environment, "folder": folder}.items()):
+    for position, (name, value) in enumerate({"suite": suite, "environment": environment, "place": folder}.items()):
         table = table.add_column(position, name, pa.repeat(pa.scalar(value), len(table)))
     return table
 
 
 def _of_cells(rows: pa.Table, cells: pa.Table) -> pa.Table:
     """The rows that belong to cells: the others lie in a folder whose cell was measured again elsewhere."""
-    place = ["suite", "environment", "key", "folder"]
+    place = ["suite", "environment", "key", "place"]
     return rows.join(cells.select(place), keys=place, join_type="left semi")
 
 
 def _frame(table: pa.Table, order: list[str]) -> pd.DataFrame:
-    columns = [name for name in table.column_names if name != "folder"]
+    columns = [name for name in table.column_names if name != "place"]
     ordered = table.sort_by([(name, "ascending") for name in order]) if order else table
     frame: pd.DataFrame = ordered.select(columns).to_pandas(types_mapper=pd.ArrowDtype)
     return frame

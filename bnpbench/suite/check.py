@@ -17,6 +17,7 @@ from bnpbench.suite.expand import Grid
 from bnpbench.suite.explain import closest, listed, shown
 from bnpbench.suite.settings import Settings, having, training_of
 from bnpbench.suite.vocabulary import label
+from bnpbench.text import number_of
 
 
 def misfit(settings: Settings) -> Misfit | None:
@@ -240,7 +241,9 @@ def warnings(cells: Sequence[Cell], measure: Measure) -> list[str]:
     told = [f"{', '.join(dict.fromkeys(labels))}: {doubt}" for doubt, labels in found.items()]
     if cells and measure.interval is not None and measure.max_epochs is None and measure.max_seconds is None:
         last = max(measure.last_epoch(cell.settings.epochs) or 0 for cell in cells)
-        told.append(f"interval gives up after {last} epochs, as neither max_epochs nor max_seconds says when")
+        told.append(
+            f"interval gives up after {number_of(last, 'epoch')}, as neither max_epochs nor max_seconds says when"
+        )
     return told
 
 
@@ -249,7 +252,8 @@ def _doubts(settings: Settings) -> Iterable[str]:
     if (warmup := schedule.warmup) is not None:
         steps = epochs * (settings.split_sizes()[0] // settings.batch_size)
         if warmup.epochs is not None and warmup.epochs >= epochs:
-            yield f"a warm-up of {warmup.epochs} epochs outlasts the training of {epochs}: the full rate is never used"
+            lasts = number_of(warmup.epochs, "epoch")
+            yield f"a warm-up of {lasts} outlasts the training of {epochs}: the full rate is never used"
         if warmup.iterations is not None and warmup.iterations >= steps:
             yield (
                 f"a warm-up of {warmup.iterations:,} iterations outlasts the training of {steps:,} at batch size "

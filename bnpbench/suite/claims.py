@@ -27,6 +27,7 @@ from bnpbench.suite.matching import Codes, Column, Table, check_pattern, combina
 from bnpbench.suite.settings import FACTS, SETTINGS
 from bnpbench.suite.source import KeyPath, Source
 from bnpbench.suite.vocabulary import Vocabulary
+from bnpbench.text import number_of
 
 MAX_COMBINATIONS = 1000
 STANDS_FOR = {name: fact.auto for name, fact in FACTS.items() if fact.auto is not None}
@@ -180,7 +181,7 @@ def _check_side(
         same = rows[codes == counts.argmax()]
         differ = " and ".join(n for n in SETTINGS if np.ptp(table[n].codes[same]))
         seed = table["seed"].values[counts.argmax()]
-        message = f"picks {len(same)} cells of seed {seed}{told}; one is needed, so say which {differ}"
+        message = f"picks {number_of(len(same), 'cell')} of seed {seed}{told}; one is needed, so say which {differ}"
         raise source.error(message, (*place, name))
     last, limit = _last_epoch(claim.at_of(name)), _epochs(document.measure, table, rows)
     if limit is not None and last > limit:

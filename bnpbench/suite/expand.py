@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ValidationError, create_model
 
-from bnpbench.errors import SuiteError
+from bnpbench.datasets.base import DatasetPlugin
+from bnpbench.errors import DataError, SuiteError
 from bnpbench.fields import Options
 from bnpbench.suite.document import Document
 from bnpbench.suite.explain import Fault, closest, explain, unknown_key
@@ -211,10 +212,14 @@ class Grid:
                 raise self._missing(name)
             try:
                 models[code] = getattr(model.model_validate(frozen(data), context=self.words.registry), name)
+                if isinstance(models[code], DatasetPlugin):
+                    models[code] = models[code].located(self.source.path.parent)
             except ValidationError as error:
                 fault = explain(error, model, data, self.words) or Fault((name,), str(error))
                 row = int(np.argmax(column.codes == code))
                 raise self.error(fault.message, row, tuple(str(key) for key in fault.path), fault.closest) from None
+            except DataError as error:
+                raise self.error(str(error), int(np.argmax(column.codes == code)), (name, "path")) from None
         return models
 
     def _view(self, name: str, value: object) -> object:

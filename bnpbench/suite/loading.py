@@ -25,6 +25,7 @@ from bnpbench.suite.plugins import PluginFile, imported, load_plugins, plugins_a
 from bnpbench.suite.source import Source, read
 from bnpbench.suite.suite import Row, Suite
 from bnpbench.suite.vocabulary import Vocabulary
+from bnpbench.text import number_of
 
 MAX_PLUGIN_BYTES = 1024 * 1024
 
@@ -223,7 +224,7 @@ def _selected(grid: Grid, select: Select, names: list[str]) -> int:
         raise grid.source.error("a seed is not chosen by its result", ("select", "over"))
     seeds = next((len(axis.values) for axis in grid.axes if axis.name == "seed"), 1)
     if select.seeds > seeds:
-        message = f"{select.seeds} seeds to try each value on; the sweep has {seeds}"
+        message = f"{number_of(select.seeds, 'seed')} to try each value on; the sweep has {seeds}"
         raise grid.source.error(message, ("select", "seeds"))
     for row, settings in enumerate(grid.settings):
         if not settings.validation:

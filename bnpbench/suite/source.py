@@ -151,7 +151,7 @@ def _text(path: Path) -> str:
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise SuiteError("not UTF-8", file=path, line=raw[: error.start].count(b"\n") + 1) from None
+        raise SuiteError("not UTF-8; save it as that", file=path, line=raw[: error.start].count(b"\n") + 1) from None
     text = text.replace("\r\n", "\n")  # as TOML does, so that lines and positions agree
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) > MAX_LINE:

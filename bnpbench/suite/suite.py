@@ -37,6 +37,7 @@ from bnpbench.suite.matching import combinations, only_pattern
 from bnpbench.suite.plugins import PluginFile
 from bnpbench.suite.settings import SCHEMA_VERSION, Settings, having
 from bnpbench.suite.vocabulary import Vocabulary
+from bnpbench.text import number_of
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,11 @@ class Suite:
         for name, number in (("--seeds", seeds), ("--epochs", epochs), ("--threads", threads)):
             if number is not None and number < 1:
                 raise SuiteError(f"{name} must be at least 1, not {number}")
+        if seeds is not None and seeds > (most := len(self.seeds())):
+            raise SuiteError(
+                f"--seeds {seeds}: the suite {self.name} has {number_of(most, 'seed')}; ask for no more, or add "
+                "some to its [sweep]"
+            )
         count = self.select.seeds if self.select else seeds
         auto = {"device": device, "threads": threads}
         role: Role = "trial" if self.select else "final"

@@ -19,9 +19,9 @@ from bnpbench.errors import BnpbenchError
 from bnpbench.theory import convergence, convolution, costs, equivalence, gain, hessian, norms, scaling
 from bnpbench.theory.activations import load
 from bnpbench.theory.outcome import STATEMENTS, Outcome, Setup
-from bnpbench.theory.rendering import render
+from bnpbench.theory.rendering import OUTSIDE, render, table_of
 
-__all__ = ["ORDER", "Outcome", "render", "verify"]
+__all__ = ["ORDER", "OUTSIDE", "Outcome", "render", "table_of", "verify"]
 
 _MODULES = (
     convergence,

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bnpbench.datasets import storage
+from bnpbench.errors import DataError
 from bnpbench.registry import built_in
 
 STEPS = (0, 100, 400)  # of training, after which the network is looked at
@@ -56,7 +57,10 @@ def load(name: str, data_dir: Path | None, seed: int) -> Activations:
         DataError: no such data set, or it is missing or damaged.
     """
     root = storage.root(data_dir)
-    dataset = built_in().dataset(name).made()
+    kind = built_in().dataset(name)
+    if kind.source == "path":
+        raise DataError(f"--data {name}: a suite says where it lies, and there is none here; name another data set")
+    dataset = kind.made()
     data = dataset.tensors(root)
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(len(data.train_x), generator=generator)

@@ -9,22 +9,24 @@ from tabulate import tabulate
 from bnpbench.theory.outcome import Outcome
 
 HEADERS = ("statement", "claim", "tried", "nearest to breaking it", "tightest", "verdict")
+OUTSIDE = "Outside the hypotheses, and how near the bounds are"
+Rows = tuple[tuple[str, ...], ...]
+
+
+def table_of(outcomes: Sequence[Outcome]) -> tuple[tuple[str, ...], Rows]:
+    """Headings, and one row a statement."""
+    return HEADERS, tuple(
+        (o.statement, o.claim, str(o.tried), o.worst, "-" if o.tightest is None else f"{o.tightest:.3g}", o.verdict)
+        for o in outcomes
+    )
 
 
 def render(outcomes: Sequence[Outcome]) -> str:
     """Markdown: one row a statement, then the notes."""
-    rows = [
-        tuple(
-            map(
-                _cell,
-                (o.statement, o.claim, o.tried, o.worst, "-" if o.tightest is None else f"{o.tightest:.3g}", o.verdict),
-            )
-        )
-        for o in outcomes
-    ]
-    table = tabulate(rows, HEADERS, tablefmt="pipe", disable_numparse=True)
+    headers, rows = table_of(outcomes)
+    table = tabulate([tuple(map(_cell, row)) for row in rows], headers, tablefmt="pipe", disable_numparse=True)
     notes = [f"### {o.statement}\n\n" + "\n".join(f"- {note}" for note in o.outside) for o in outcomes if o.outside]
-    return "\n\n".join([table, "## Outside the hypotheses, and how near the bounds are", *notes] if notes else [table])
+    return "\n\n".join([table, f"## {OUTSIDE}", *notes] if notes else [table])
 
 
 def _cell(text: str) -> str:

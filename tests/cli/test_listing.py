@@ -38,3 +38,22 @@ def test_the_bare_command_shows_help_with_examples(capsys: pytest.CaptureFixture
     assert text.startswith("Usage: ")
     assert text.count("  bnpbench ") == 3
     assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("list", f"list: say which of {', '.join(What)}\n"),
+        ("list method", f"'method' is not one of {', '.join(What)} (did you mean 'methods'?)"),
+        ("list birds", f"'birds' is not one of {', '.join(What)}\n"),
+        ("report --format htm", "is not one of terminal, markdown, csv, json, latex, html (did you mean 'html'?)"),
+    ],
+)
+def test_what_is_none_of_several_is_told_with_these(
+    words: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(words.split()) == 2
+    told = capsys.readouterr().err
+    assert message in told
+    assert "\\t" not in told
+    assert "Value error" not in told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import shutil
 import stat
 import threading
 from pathlib import Path
@@ -21,8 +22,9 @@ from bnpbench.datasets.storage import root
 from bnpbench.errors import BnpbenchError
 from bnpbench.execution.options import Options
 from bnpbench.results.schema import digest
-from tests.support.command import called, suite
+from tests.support.command import SUITE, called, suite
 from tests.support.made_results import Made, epochs
+from tests.support.terminals import shown
 
 
 def test_a_file_is_replaced_whole_and_keeps_its_mode(tmp_path: Path) -> None:
@@ -178,3 +180,69 @@ def test_a_report_that_cannot_be_moved_into_place_leaves_nothing(
     assert done.returncode == 2
     assert "--output a.md: cannot be written (Permission denied)" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["results"]
+
+
+MEASURED = Path(__file__).parents[1] / "unchanged" / "measured"
+COMMANDS = {
+    "": 0,
+    **{f"{name} --help": 0 for name in ("run", "report", "compare", "verify", "profile", "check", "new", "env")},
+    **{f"{name} --help": 0 for name in ("compact", "list", "data", "data get")},
+    **{f"list {what}": 0 for what in ("methods", "networks", "datasets", "metrics", "columns", "suites")},
+    "list": 2,
+    "list method": 2,
+    "check quick": 0,
+    "check tiny.toml": 0,
+    "check tiny.toml --build": 0,
+    "check misspelt.toml": 2,
+    "check tiny.toml --only method=something-that-no-method-is-called": 2,
+    "data": 0,
+    "data --data-dir a/folder/whose/name/takes/more/columns/than/the/narrowest/of/these/terminals/has/to/give": 0,
+    "data get digits": 0,
+    "data get npz": 0,
+    "data get cifar": 2,
+    "env": 0,
+    "report quick": 0,
+    "report quick --all": 0,
+    "report quick --only method=something": 2,
+    "report nowhere": 2,
+    "compare quick quick": 0,
+    "compare quick nowhere": 2,
+    "verify theorem-4 --trials 2": 0,
+    "verify theorem-99": 2,
+    "new a-suite-with-quite-a-long-name-that-is-written-into-here": 0,
+    "new tiny": 2,
+    "compact nowhere": 2,
+    "run tiny.toml --quiet --device cpu": 0,
+    "run tiny.toml --quiet --device tpu": 2,
+    "run nowhere/but/in/a/folder/that/has/a/name/of/more/than/sixty/columns/alone/suite.toml": 2,
+    "report": 0,
+    "profile tiny.toml": 2,
+    "profile tiny.toml --only method=bnp --steps 2 --device cpu": 0,
+    "compact results": 0,
+}
+"""Command lines, and how they end."""
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_nothing_is_wider_than_the_terminal(columns: int, tmp_path: Path) -> None:
+    suite(tmp_path)
+    suite(tmp_path, SUITE.replace("epochs = 2", "epoch = 2"), "misspelt.toml")
+    shutil.copytree(MEASURED / "quick", tmp_path / "quick")
+    found = shown(list(COMMANDS), cwd=tmp_path, columns=columns)
+    assert {line: code for line, (code, _) in found.items()} == COMMANDS
+    wide = {
+        f"{command}: {line}"
+        for command, (_, text) in found.items()
+        for line in text.splitlines()
+        if len(line) > columns
+    }
+    assert not wide
+    assert all(text.strip() for command, (_, text) in found.items()), found
+
+
+def test_no_word_of_an_error_is_broken(tmp_path: Path) -> None:
+    line = "check tiny.toml --only method=nothing"
+    suite(tmp_path)
+    narrow, wide = (shown([line], cwd=tmp_path, columns=columns)[line][1] for columns in (60, 200))
+    assert narrow.split() == wide.split()
+    assert narrow.count("\n") > wide.count("\n")

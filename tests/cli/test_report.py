@@ -66,3 +66,25 @@ def test_no_figures_are_said(tmp_path: Path) -> None:
     done = called("report", "--figures", "drawn", cwd=tmp_path)
     assert done.returncode == 0
     assert done.stderr == "no figures: nothing in here can be drawn\n"
+
+
+@pytest.mark.regression
+def test_claims_decide_the_code_whatever_is_shown(made: Made, tmp_path: Path) -> None:
+    """Those about cells that ``--only`` leaves out were dropped, and the code was 0 where a run gives 4."""
+    made.claim("test_accuracy", "value", [made.cell("bn")], at_least=0.4)
+    made.read()
+    assert called("report", "--only", "method=bnp", "--fail-on-claims", cwd=tmp_path).returncode == 4
+
+
+def test_figures_of_times_that_are_not_comparable_are_drawn_where_all_are(tmp_path: Path) -> None:
+    results = Made(tmp_path / "results", "tiny")
+    for method, factor in (("vanilla", 1.0), ("bnp", 1.2)):
+        for seed in (1, 2):
+            rows = epochs([factor, factor * 1.01], [0.5, 0.6 + seed / 100], steps=[10] * 2, train_loss=[2.0, 1.0])
+            results.cell(method, 16, seed, rows, jobs=2, test_examples=100)
+    results.read()
+    done = called("report", "--figures", "figures", cwd=tmp_path)
+    assert "no figures of these times, which --all draws: tiny: seconds are not comparable" in done.stderr
+    assert not list((tmp_path / "figures").glob("*cost-and-gain*"))
+    assert called("report", "--figures", "figures", "--all", cwd=tmp_path).returncode == 0
+    assert list((tmp_path / "figures").glob("*cost-and-gain*"))

@@ -8,11 +8,14 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from bnpbench.measure.environment import describe
 from tests.support.command import SUITE, WRONG, bnpbench, called, suite
+from tests.support.terminals import shown
 
 OTHER = "0123456789ab"
 
@@ -220,3 +223,22 @@ def test_a_cell_that_takes_too_long_ends_alone(tmp_path: Path) -> None:
     assert done.returncode == 3, done.stderr
     assert "timeout" in done.stdout
     assert "--timeout" in done.stdout
+
+
+def test_the_last_screen_of_the_quick_suite_holds_the_whole_answer(
+    tmp_path: Path, snapshot: Callable[[str, str], None]
+) -> None:
+    """On a terminal of 80 columns and 24 lines, the last of them the next prompt; of kept results, as times vary."""
+    kept = Path(__file__).parents[1] / "unchanged" / "measured" / "quick"
+    (environment,) = (path for path in kept.iterdir() if path.is_dir())
+    shutil.copytree(environment, tmp_path / "results" / "quick" / describe().id)
+    line = "run quick --device cpu --quiet"
+    code, text = shown([line], cwd=tmp_path, columns=80, rows=24)[line]
+    lines = [told.rstrip() for told in text.splitlines()]
+    assert code == 0
+    assert len(lines) <= 23
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("quick on ")
+    answer = lines[: next(place for place, told in enumerate(lines) if told.startswith("Claims: "))]
+    assert sum(told.startswith(("60 ", "6 ", "1 ")) for told in answer) == 9
+    snapshot("last-screen-of-quick.txt", "\n".join(["quick on THIS MACHINE", *lines[1:], ""]))

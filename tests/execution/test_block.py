@@ -216,7 +216,10 @@ def test_a_device_that_was_throttled_after_any_epoch(told: list[bool | None], re
     """It was asked once all was over and the device stood idle."""
     answers, one, said = iter(told), cell(epochs=3), list[Any]()
     gauges: Any = SimpleNamespace(
-        throttled=lambda device: next(answers), clock_mhz=lambda device: None, peak_memory_bytes=lambda: 1
+        throttled=lambda device: next(answers),
+        clock_mhz=lambda device: None,
+        peak_memory_bytes=lambda: 1,
+        seconds_of_others=lambda: None,
     )
     costs = {one.key: Costs(Columns())}
     request = RunBlock(Block((one,), Measure()), (one,), costs, None, None, fresh=True, cores=None, gpu=0, log="log")

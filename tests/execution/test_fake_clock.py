@@ -116,7 +116,10 @@ class FakeTrainer(Trainer):
 def faked() -> InProcess:
     ticks = (tick / 1000 for tick in count())
     gauges: Any = SimpleNamespace(
-        peak_memory_bytes=lambda: 123 * 2**20, clock_mhz=lambda device: 2000.0, throttled=lambda device: None
+        peak_memory_bytes=lambda: 123 * 2**20,
+        clock_mhz=lambda device: 2000.0,
+        throttled=lambda device: None,
+        seconds_of_others=lambda: None,
     )
 
     def run(request: RunBlock, emit: Tell) -> None:

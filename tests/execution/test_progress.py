@@ -179,7 +179,7 @@ def test_nothing_shown_is_obeyed(tmp_path: Path, capsys: pytest.CaptureFixture[s
     progress.start([block])
     progress.note("ended by \x1b[2J")
     progress.finished(block, {cell.key: {"status": "ok", "seed": 1} for cell in block.cells})
-    for text in (listing(Options().selection(loaded), tmp_path / "none"), capsys.readouterr().err):
+    for text in (listing(Options().selection(loaded), tmp_path / "none").text(), capsys.readouterr().err):
         assert "[2J" in text
         assert text.replace("\n", "").isprintable()
 

@@ -105,7 +105,8 @@ def test_a_second_run_measures_nothing(interleaved: Path, tmp_path: Path) -> Non
 def test_interleaving_and_jobs_change_no_result(interleaved: Path, tmp_path: Path) -> None:
     alone = run_suite(load_suite(write(tmp_path)), tmp_path / "alone", jobs=2)
     results = read_results(interleaved)
-    drop = {"block", "turn", "suite", "environment", "log", "commit", "dirty"}
+    assert (set(results.cells.jobs), set(alone.cells.jobs)) == ({1}, {2})
+    drop = {"jobs", "block", "turn", "suite", "environment", "log", "commit", "dirty"}
     for ours, theirs in ((results.epochs, alone.epochs), (results.cells, alone.cells)):
         ours, theirs = (timeless(t, *drop) for t in (ours, theirs))
         pd.testing.assert_frame_equal(ours, theirs)

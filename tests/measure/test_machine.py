@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import namedtuple
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
@@ -87,3 +94,67 @@ def test_each_has_its_own_peak_and_only_of_its_steps(monkeypatch: pytest.MonkeyP
                 member.stepped(allocator.peak)
     assert (small.held, small.peak) == (10, 110)
     assert (large.held, large.peak) == (50, 550)
+
+
+Times = namedtuple("Times", "user nice system idle iowait irq softirq steal guest guest_nice")
+
+
+class Told:
+    """A process of a made-up machine."""
+
+    def __init__(self, seconds: float, children: tuple[Told, ...] = (), line: str = "", parent: Told | None = None):
+        self.seconds, self.below, self.line, self.above = seconds, children, line, parent
+
+    def parents(self) -> list[Told]:
+        return [] if self.above is None else [self.above, *self.above.parents()]
+
+    def parent(self) -> Told | None:
+        return self.above
+
+    def cmdline(self) -> list[str]:
+        return ["python", "-c", self.line]
+
+    def cpu_affinity(self) -> list[int]:
+        return [0, 2]
+
+    def cpu_times(self) -> tuple[float, float, float, float, float]:
+        if self.seconds < 0:
+            raise psutil.NoSuchProcess(1)
+        return self.seconds, 0.5, 2.0, 0.25, 9.0  # user, system, those of children, iowait
+
+    def children(self, recursive: bool) -> list[Told]:
+        return list(self.below)
+
+
+def test_the_run_and_all_that_it_started_are_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own process, the forkserver, the child that measures and its loaders, on the cores that it may use."""
+    shell = Told(500.0)
+    run = Told(10.0, parent=shell)
+    server = Told(1.0, line="from multiprocessing.forkserver import main; main(...)", parent=run)
+    child, ended = Told(20.0, parent=server), Told(-1.0)
+    run.below = (server, child, ended)
+    cores = [Times(60, 2, 8, 900, 30, 1, 1, 3, 5, 1), Times(1000, 0, 0, 0, 0, 0, 0, 0, 0, 0), Times(*[10.0] * 10)]
+    monkeypatch.setattr(machine.psutil, "Process", lambda: child)
+    monkeypatch.setattr(machine.psutil, "cpu_times", lambda percpu: cores)
+    busy = (60 + 2 + 8 + 1 + 1 + 3) + 6 * 10
+    assert machine.seconds_of_others() == pytest.approx(busy - (10 + 1 + 20) - 3 * 2.75)
+
+
+def test_another_process_is_seen() -> None:
+    """One that an ended shell left behind, so that it is no child of ours."""
+    line = [sys.executable, "-c", "while True: pass"]
+    told = subprocess.run(["sh", "-c", '"$@" >/dev/null 2>&1 & echo $!', "sh", *line], capture_output=True, check=True)
+    try:
+        before, begin = machine.seconds_of_others(), time.perf_counter()
+        time.sleep(1.5)
+        found = machine.average_cores(before, machine.seconds_of_others(), time.perf_counter() - begin)
+    finally:
+        os.kill(int(told.stdout), signal.SIGKILL)
+    assert before is None or (found is not None and found > 0.25)
+
+
+def test_a_moment_tells_nothing_of_others() -> None:
+    assert machine.average_cores(3.0, 4.0, 2.0) == 0.5
+    assert machine.average_cores(4.0, 3.9, 2.0) == 0  # clocks of both sides tick apart
+    assert machine.average_cores(3.0, 4.0, 0.1) is None
+    assert machine.average_cores(None, 4.0, 2.0) is None

@@ -21,7 +21,7 @@ from tests.support.suite_texts import PROFILED
 def test_profile_says_how_to_choose_one_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspection, "start_forkserver", lambda: None)
     monkeypatch.setattr(inspection, "ask", lambda request: Environment(id="x"))
-    with pytest.raises(BnpbenchError, match=r"2 match: .* --only method=bnp --only batch_size=16$"):
+    with pytest.raises(BnpbenchError, match=r"2 match: .* narrow them down, such as with --only method=vanilla$"):
         inspection.choose(load_suite(suite(tmp_path)), [], [], "cpu", Display())
 
 

@@ -8,7 +8,17 @@ import pytest
 
 from bnpbench.records.rows import METRICS, ROWS, Metric, Table, columns, metric, metrics
 
-IDENTITIES = {"turn", "epoch", "step", "neuron", "seed", "batch_size", "devices", "threads"}  # say where, not how much
+IDENTITIES = {
+    "turn",
+    "epoch",
+    "step",
+    "neuron",
+    "seed",
+    "batch_size",
+    "devices",
+    "threads",
+    "jobs",
+}  # say where, not how much
 
 
 @pytest.mark.parametrize("table", ROWS)

@@ -472,3 +472,22 @@ def test_seconds_are_judged_only_where_nothing_moved_them(
 def test_every_value_is_told_of() -> None:
     """Who raises MEASUREMENT says what changed, and whether seconds are comparable across it."""
     assert list(STEPS) == list(range(2, MEASUREMENT + 1))
+
+
+@pytest.mark.regression
+def test_runs_of_other_settings_say_which(make: Make) -> None:
+    """Of two lengths, or with ``--set``, each cell stood alone without a word why."""
+    sides = []
+    for folder, count, rate in (("base", 4, 0.1), ("new", 15, 0.2)):
+        made = make(folder)
+        for method in ("vanilla", "bnp"):
+            settings = {"epochs": count, "optimizer": {"kind": "sgd", "lr": rate}}
+            made.cell(method, rows=epochs([1.0] * count), settings=settings)
+        sides.append(made.read())
+    comparison = compare(*sides)
+    assert comparison.outcome == "nothing shared"
+    assert comparison.notes == (
+        "no cell was measured in both",
+        "not compared, for a setting differs (2 cells): epochs: 4 and 15",
+        "not compared, for a setting differs (2 cells): optimizer.lr: 0.1 and 0.2",
+    )

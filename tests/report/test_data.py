@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import pytest
+
+from bnpbench.errors import SuiteError
 from bnpbench.report import render
-from bnpbench.report.data import measured, views
+from bnpbench.report.data import measured, narrowed, tallied, views
 from bnpbench.results import read_results
 from tests.support.made_results import Made, epochs
 
@@ -112,3 +115,28 @@ def test_seeds_of_which_nothing_was_measured_are_no_cells(make: Make) -> None:
             made.cell(method, seed=seed, rows=epochs([1.0]) if (seed, method) in ((1, "bn"), (2, "bnp")) else None)
     (view,) = views(made.read())
     assert [(cell.label, cell.seed) for cell in view.cells] == [("bn", 1), ("bnp", 1), ("bn", 2), ("bnp", 2)]
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize(
+    ("only", "message"),
+    [
+        (
+            "method=bnq",
+            r"--only method=bnq: nothing that was measured has this; there are vanilla, bnp \(did you mean 'bnp'\?\)",
+        ),
+        ("batch_size=17", r"there are 16"),
+    ],
+)
+def test_what_no_cell_has_is_told_with_what_there_is(only: str, message: str, make: Callable[..., Made]) -> None:
+    made = make()
+    for method in ("vanilla", "bnp"):
+        made.cell(method, rows=epochs([1.0]))
+    with pytest.raises(SuiteError, match=message):
+        narrowed(made.read(), only=[only])
+
+
+def test_statuses_and_reasons_are_counted_as_each_reads() -> None:
+    assert tallied(["diverged", "not measured", "diverged"]) == "2 diverged, 1 not measured"
+    assert tallied(["no test_accuracy"]) == "no test_accuracy"
+    assert tallied(["no test_accuracy"] * 2 + ["diverged"]) == "no test_accuracy (2 seeds), 1 diverged"

@@ -178,6 +178,8 @@ ELSEWHERE = {
     "cells.graph_memory_bytes": "of a CUDA graph",
     "cells.kernels_per_step": "CUDA",
     "cells.test_examples": "any run since it is recorded",
+    "cells.jobs": "any run since it is recorded",
+    "cells.other_cores": "any run since it is recorded",
     "cells.throttled": "CUDA",
     "cells.energy_joules": "a machine that counts its energy",
     "epochs.energy_joules": "a machine that counts its energy",
@@ -215,8 +217,8 @@ def test_the_schemas_have_the_documented_columns() -> None:
         "bytes_per_step operators_per_step kernels_per_step bnp_form peak_memory_bytes graph_memory_bytes "
         "energy_joules setup_seconds "
         "warmup_seconds compile_seconds wall_seconds stopped_by engine_active cache_hits cache_misses train_examples "
-        "last_batch test_examples clock_mhz_before clock_mhz_after throttled bnpbench torch commit dirty worker "
-        "started finished"
+        "last_batch test_examples clock_mhz_before clock_mhz_after throttled bnpbench torch commit dirty jobs "
+        "other_cores worker started finished"
     )
     assert " ".join(STEPS.names) == (
         "key epoch step layer neuron preconditioner kappa_hessian kappa_preconditioned kappa_gain kappa_d "

@@ -233,8 +233,10 @@ def test_only_refuses_what_picks_nothing_together(load: Load) -> None:
 def test_seeds_are_the_first_of_the_axis(load: Load) -> None:
     suite = load(changed(SMALL, "[1, 2, 3]", "[7, 3, 5]"))
     assert [row[1] for row in told(suite, "seed", seeds=2)] == [7, 3] * 6
-    assert cells(suite, seeds=9) == cells(suite)
-    assert len(cells(load(changed(SMALL, "seed = [1, 2, 3]", "")), seeds=2)) == 6
+    with pytest.raises(SuiteError, match=r"--seeds 9: the suite small has 3 seeds; ask for no more"):
+        cells(suite, seeds=9)
+    with pytest.raises(SuiteError, match="has 1 seed"):
+        cells(load(changed(SMALL, "seed = [1, 2, 3]", "")), seeds=2)
 
 
 def test_epochs_leave_the_schedule_alone(load: Load) -> None:

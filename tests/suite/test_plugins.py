@@ -134,7 +134,7 @@ def test_check_says_that_it_does_not_see_what_plugins_read(tmp_path: Path) -> No
     words, named = "files that plugins read", 'plugins = ["mine.py"]\nreads = ["table.npz"]'
     for text in (SUITE, SUITE.replace('plugins = ["mine.py"]', named)):
         selection = Options().selection(load_suite(write(tmp_path, text), allow_plugins=True))
-        told = listing(selection, tmp_path / "results")
+        told = listing(selection, tmp_path / "results").text()
         assert (words in told) == (text == SUITE)
         assert "left unchecked: network 'linear' (a plugin)" in told
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-TIMES = ("seconds", "joules", "mhz", "memory", "started", "finished", "throttled", "outlier")
+TIMES = ("seconds", "joules", "mhz", "memory", "started", "finished", "throttled", "outlier", "other_cores")
 
 
 def timeless(table: pd.DataFrame, *without: str) -> pd.DataFrame:

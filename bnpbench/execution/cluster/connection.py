@@ -95,6 +95,11 @@ class Ray:
                 self.ray.shutdown()
                 if not isinstance(error, Exception):
                     raise
+                if isinstance(error, ConnectionError) and address == "auto":  # Ray's words name its own options
+                    raise BnpbenchError(
+                        "--cluster auto: no Ray cluster runs on this machine; start one with `ray start --head`, "
+                        "or give the HOST:PORT of one elsewhere"
+                    ) from error
                 if not left:  # no cluster, other versions, no token, a start that failed: they have no common base
                     raise BnpbenchError(f"--cluster {address}: {' '.join(str(error).split())}") from error
 

@@ -28,6 +28,7 @@ from bnpbench.files import appending, fresh
 from bnpbench.measure.step_costs import Costs
 from bnpbench.records.documents import Environment
 from bnpbench.suite import Suite
+from bnpbench.text import number_of, plural
 
 ALIKE = ("bnpbench", "torch")  # packages of which workers must have the run's own version
 SCAN_SECONDS = 2.0  # between looks for nodes that were added
@@ -235,7 +236,10 @@ class Cluster:
             if late and self.there:
                 break
             if late and not told:
-                self.progress.note(f"{waiting} workers are not there yet; another program may hold their node's CPUs")
+                self.progress.note(
+                    f"{number_of(waiting, 'worker')} {plural(waiting, 'is', 'are')} not there yet; another program "
+                    "may hold the CPUs of the node"
+                )
                 told = True
             try:
                 place, arrived = self.arrivals.get(timeout=1.0)
@@ -286,6 +290,7 @@ class Cluster:
             environment=environment,
             gpu=description.gpu,
             cores=share(environment, place.number, place.count),
+            jobs=place.count,
             place=place,
             actor=actor,
             boot=description.boot,
@@ -318,7 +323,10 @@ class Cluster:
 
     def _tell_of_shared_cores(self) -> None:
         if idle := len(self.there) - len(self.workers()):
-            self.progress.note(f"{idle} workers wait: they share cores with others, and the suite compares times")
+            self.progress.note(
+                f"{number_of(idle, 'worker')} {plural(idle, 'waits', 'wait')}, as cores are shared with others "
+                "and the suite compares times"
+            )
 
     def _ask(self, worker: RemoteWorker, request: Preflight) -> Future[Any]:
         return self.ray.ask(worker.actor, "ask", pickle.dumps(request))

@@ -14,6 +14,8 @@ from bnpbench.report.figures.epochs import conditioning, cumulative_time, traini
 from bnpbench.report.figures.forest import forest
 from bnpbench.report.figures.model import LARGEST, Axis, Cross, CrossPanel, Curve, Figure, ForestPanel, Panel, inks
 from bnpbench.report.figures.sizes import cost, step_time
+from bnpbench.report.query import disturbances
+from bnpbench.text import number_of
 
 __all__ = ["Cross", "CrossPanel", "Curve", "Figure", "ForestPanel", "Panel", "figures", "inks"]
 
@@ -25,6 +27,7 @@ FIGURES: tuple[Callable[[View, Group], Iterable[Figure]], ...] = (
     step_time,
     cost,
 )  # each of the cells that share a table; claims, of a whole suite, come after them
+TIMED = (cost_and_gain, cumulative_time, step_time, cost)  # of these those that show times
 PAPER = "Lange, Helfrich and Ye 2022"
 DRAWS = {"training": range(3, 8), "conditioning": (8,), "step-time": (9,)}  # kind to numbers of the paper's figures
 _NUMBER = r"\d+(?: \((?:left|right)\))?"
@@ -32,13 +35,18 @@ _CITED = re.compile(rf"Figures? ({_NUMBER}(?:(?:, and|,| and) {_NUMBER})*)")
 _MOST_PANELS = 6  # of a figure: more are not legible at half a page
 
 
-def figures(views: Sequence[View]) -> list[Figure]:
-    """The figures of these views, each with a name of its own; none has an empty panel."""
+def figures(views: Sequence[View], *, every: bool = False) -> list[Figure]:
+    """The figures of these views, each with a name of its own; none has an empty panel.
+
+    Args:
+        views: what is drawn.
+        every: also those that show times of cells whose times are not comparable.
+    """
     suites = Counter(view.suite for view in views)
     found: dict[str, list[Figure]] = {}
     for view in views:
         place = slug(view.suite) + (f"-{slug(view.id)}" if suites[view.suite] > 1 else "")
-        for figure in _of_view(view):
+        for figure in _of_view(view, every):
             for part in _split(_drawable(figure)):
                 found.setdefault(f"{place}-{part.name}", []).append(part)
     return [
@@ -48,9 +56,10 @@ def figures(views: Sequence[View]) -> list[Figure]:
     ]
 
 
-def _of_view(view: View) -> Iterable[Figure]:
+def _of_view(view: View, every: bool) -> Iterable[Figure]:
     for group in view.layout.groups:
-        for build in FIGURES:
+        disturbed = not every and any(disturbances(cell) for cell in group.cells)
+        for build in (build for build in FIGURES if not (disturbed and build in TIMED)):
             for figure in build(view, group):
                 title = figure.title + _repeated(view.document.source or "", figure.kind)
                 yield replace(figure, title=f"{title}: {group.title}" if group.title else title)
@@ -74,7 +83,7 @@ def _drawable(figure: Figure) -> Figure:
     kept = [replace(panel, curves=tuple(_points(curve, panel.y) for curve in panel.curves)) for panel in panels]
     kept = [replace(panel, curves=tuple(curve for curve in panel.curves if curve.x)) for panel in kept]
     lost = sum(len(c.x) for panel in panels for c in panel.curves) - sum(len(c.x) for p in kept for c in p.curves)
-    notes = (f"Left out: {lost} points out of all bounds.",) if lost else ()
+    notes = (f"Left out: {number_of(lost, 'point')} out of all bounds.",) if lost else ()
     return replace(figure, panels=tuple(panel for panel in kept if panel.curves), notes=(*figure.notes, *notes))
 
 

@@ -11,7 +11,7 @@ from bnpbench.report.data import Cell, Group, Scalar, Series, View
 from bnpbench.report.figures.curves import about, absent, counted, over_seeds, ranged
 from bnpbench.report.figures.model import Axis, Curve, Figure, Panel
 from bnpbench.report.query import Missing, times
-from bnpbench.text import span
+from bnpbench.text import number_of, span
 
 _LOG_FROM = 30.0  # largest over smallest loss: from there a linear axis shows one curve and the ground
 _EXPLODED = 20.0  # three times the loss of guessing among a thousand classes: one such epoch would rule the axis
@@ -82,7 +82,11 @@ def _exploded(view: View, group: Group) -> list[str]:
     cells = [cell for size in group.batch_sizes for method in group.methods for cell in group.at(method, size)]
     losses = [loss for cell in cells for loss in view.series(cell, "train_loss").values()]
     count = sum(loss > _EXPLODED for loss in losses)
-    return [f"Not drawn: training losses above {_EXPLODED:.0f}, in {count} of {len(losses)} epochs."] if count else []
+    return (
+        [f"Not drawn: training losses above {_EXPLODED:.0f}, in {count} of {number_of(len(losses), 'epoch')}."]
+        if count
+        else []
+    )
 
 
 def cumulative_time(view: View, group: Group) -> Iterable[Figure]:

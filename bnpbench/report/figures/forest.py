@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from bnpbench.report.data import View
 from bnpbench.report.figures.curves import about
 from bnpbench.report.figures.model import LARGEST, Axis, Figure, ForestPanel, Row
+from bnpbench.report.query import is_comparable
 from bnpbench.report.verdicts import Verdict, view_verdicts
 from bnpbench.text import decimals, fixed, significant
 
@@ -21,7 +22,7 @@ def forest(view: View) -> Iterable[Figure]:
     verdicts = view_verdicts(view)
     quantities: dict[str, list[Row]] = {}
     for verdict in verdicts:
-        if verdict.estimate is not None and not math.isnan(verdict.estimate.value):
+        if verdict.estimate is not None and not math.isnan(verdict.estimate.value) and is_comparable(verdict.estimate):
             quantities.setdefault(verdict.question.partition(", ")[0], []).append(_row(verdict))
     parts: list[list[ForestPanel]] = []
     room = 0
@@ -34,7 +35,7 @@ def forest(view: View) -> Iterable[Figure]:
             axis = Axis(quantity.replace("_", " "), log=log, limits=_limits(quantity, rows[:room], log=log))
             parts[-1].append(ForestPanel(axis, tuple(rows[:room])))
             rows, room = rows[room:], max(0, room - len(rows))
-    silent = [verdict for verdict in verdicts if verdict.estimate is None]
+    silent = [verdict for verdict in verdicts if verdict.estimate is None or not is_comparable(verdict.estimate)]
     for panels in parts:
         last = panels is parts[-1]
         notes = [
@@ -95,4 +96,4 @@ def _without(silent: list[Verdict]) -> list[str]:
         return []
     named = [f"{v.says} ({'; '.join(filter(None, (v.where, v.reason)))})" for v in silent[:3]]
     more = f"; and {len(silent) - 3} more" if len(silent) > 3 else ""
-    return [f"No data: {'; '.join(named)}{more}."]
+    return [f"Not drawn: {'; '.join(named)}{more}."]

@@ -9,7 +9,7 @@ from bnpbench.report.data import Group, View
 from bnpbench.report.figures.curves import INTERVAL, about, absent, explained, interval_curve
 from bnpbench.report.figures.model import Axis, Curve, Figure, Mark, Panel
 from bnpbench.report.query import more_seconds, step_seconds
-from bnpbench.report.tables.growth import crossing, measured_crossing
+from bnpbench.report.tables.growth import Crossing, crossing, measured_crossing
 from bnpbench.text import significant
 
 
@@ -49,13 +49,15 @@ def cost(view: View, group: Group) -> Iterable[Figure]:
     flops = (*predicted, *counted)
     panels = [Panel("FLOPs a step", axis, Axis("FLOPs of the method", log=True), flops, marks=tuple(marks))]
     notes = ["FLOPs: predicted by the paper's formula (dashed), counted on the plain algorithm (solid)."]
-    measured = list[Mark]()
+    measured, found = list[Mark](), None
     if extra:
-        measured = _measured(view, group, pair, sizes)
+        bn, bnp = pair
+        found = measured_crossing(view, group, bnp, bn, sizes) if bn is not None and bnp is not None else None
+        measured = [] if found is None or found.size is None else [Mark(found.size, "measured")]
         milliseconds = Axis(f"ms more than {base}")
         panels.append(Panel("measured time a step", axis, milliseconds, tuple(extra), marks=tuple(measured)))
         notes += explained(extra)
-    notes += _told(pair, [*marks, *measured], measured=bool(extra))
+    notes += _told(pair, [*marks, *measured], found)
     notes += [*absent(group, sizes), *about(view)]
     title = "Predicted, counted and measured cost"
     spread = INTERVAL if extra else ""
@@ -100,17 +102,14 @@ def _crossings(
     return [] if x is None else [Mark(x, what, dashed)]
 
 
-def _measured(view: View, group: Group, pair: tuple[str | None, str | None], sizes: Sequence[int]) -> list[Mark]:
-    bn, bnp = pair
-    found = measured_crossing(view, group, bnp, bn, sizes) if bn is not None and bnp is not None else None
-    return [] if found is None or found.size is None else [Mark(found.size, "measured")]
-
-
-def _told(pair: tuple[str | None, str | None], marks: Sequence[Mark], *, measured: bool) -> list[str]:
+def _told(pair: tuple[str | None, str | None], marks: Sequence[Mark], measured: Crossing | None) -> list[str]:
     if None in pair:
         return []
     known = {mark.text: mark.x for mark in marks}
     places = [f"N ≈ {significant(x, 2)} ({what})" for what, x in known.items()]
     found = [f"{pair[0]} and {pair[1]} cost the same at {', '.join(places)}: vertical lines."] if places else []
-    never = [what for what in ("predicted", "counted", *(["measured"] if measured else [])) if what not in known]
-    return [*found, *([f"They do not cross in this range as {' or '.join(never)}."] if never else [])]
+    kinds = ("predicted", "counted", *(["measured"] if measured is not None and measured.sure else []))
+    never = [what for what in kinds if what not in known]
+    found += [f"They do not cross in this range as {' or '.join(never)}."] if never else []
+    undecided = measured is not None and not measured.sure and measured.size is None
+    return [*found, *(["Whether they cross in this range as measured is undecided."] if undecided else [])]

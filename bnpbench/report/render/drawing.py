@@ -519,10 +519,15 @@ def _row(axes: Axes, row: Row, y: float, height: float, lines: list[str], limits
 # --- files --------------------------------------------------------------------------------
 
 
-def write_figures(results: Results, folder: Path) -> list[Path]:
-    """Writes every figure of the results, and returns the files; others in the folder stay.
+def write_figures(results: Results, folder: Path, *, every: bool = False) -> list[Path]:
+    """Writes the figures of the results, and returns the files; others in the folder stay.
 
     Each as SVG, PDF and PNG, with a text file of the same name: title, notes, and what was run where.
+
+    Args:
+        results: what was read.
+        folder: where the files go.
+        every: as of :func:`bnpbench.report.figures.figures`.
 
     Raises:
         BnpbenchError: the folder cannot be written.
@@ -534,7 +539,7 @@ def write_figures(results: Results, folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         return [
             path
-            for figure in figures(seen)
+            for figure in figures(seen, every=every)
             for path in _write(figure, colours, origins[figure.suite, figure.environment], folder)
         ]
     except OSError as error:

@@ -41,23 +41,25 @@ _TONES = {
     **dict.fromkeys(("better", "cheaper"), "good"),
     **dict.fromkeys(("worse", "dearer"), "bad"),
     "undecided": "open",
+    "not comparable": "open",
 }
 _LAST = 1e308  # where what is no number stands among numbers
 
 
-def render_page(results: Results, folders: Sequence[Path] = (), base: Path = Path()) -> str:
+def render_page(results: Results, folders: Sequence[Path] = (), base: Path = Path(), *, every: bool = False) -> str:
     """The whole page.
 
     Args:
         results: what was read.
         folders: where it was read from, for links to the raw files; without them there are no links.
         base: the folder in which the page will lie.
+        every: as of :func:`bnpbench.report.figures.figures`.
 
     Raises:
         BnpbenchError: there is so much that the page would exceed ``MOST_BYTES``.
     """
     for with_files in (True, False):
-        text = _rendered(results, folders if with_files else (), base)
+        text = _rendered(results, folders if with_files else (), base, every)
         if (size := len(text.encode())) <= MOST_BYTES:
             return text
     raise BnpbenchError(
@@ -99,11 +101,11 @@ class _Part:
     raw: Raw
 
 
-def _rendered(results: Results, folders: Sequence[Path], base: Path) -> str:
+def _rendered(results: Results, folders: Sequence[Path], base: Path, every: bool) -> str:
     seen = views(results)
     colours = inks(seen)
     names = list(colours)
-    everything = figures(seen)
+    everything = figures(seen, every=every)
     found = list(enumerate(chapters(results), 1))
     several = Counter(chapter.suite for _, chapter in found)
     return _template().render(

@@ -7,7 +7,6 @@ one whose words alone are too wide is written row by row, a line a column.
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Iterable, Sequence
 
 from rich.cells import cell_len
@@ -16,15 +15,13 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from bnpbench.report.document import Chapter, Section, Table
-from bnpbench.text import plain
+from bnpbench.text import folded, plain, words
 
 GAP = 2  # between columns
-_INTERVAL = re.compile(r"(?<=,) (?=[^\[\]]*\])|(?<=[0-9∞]) (?=[%µmGk]?[sBJ%]\b)")  # in an interval, before a unit
-_TIED = "\N{NO-BREAK SPACE}"
 _STYLES = {
     **dict.fromkeys(("better", "cheaper", "holds", "ok"), "green"),
     **dict.fromkeys(("worse", "dearer", "fails"), "red"),
-    **dict.fromkeys(("undecided", "no data"), "yellow"),
+    **dict.fromkeys(("undecided", "no data", "not comparable"), "yellow"),
 }  # of a place of a table that begins with one of these words
 
 
@@ -124,10 +121,10 @@ class _Column:
 
     def __init__(self, name: str, cells: Iterable[str]) -> None:
         self.name, self.cells = plain(name), [plain(cell) for cell in cells]
-        heading = max(map(cell_len, _words(self.name)))
+        heading = max(map(cell_len, words(self.name)))
         self.easy = max((heading, *map(cell_len, self.cells)))  # with nothing folded but the heading
         self.natural = max(self.easy, cell_len(self.name))
-        self.least = max((heading, *(cell_len(word) for cell in self.cells for word in _words(cell))))
+        self.least = max((heading, *(cell_len(word) for cell in self.cells for word in words(cell))))
 
 
 def _widths(columns: Sequence[_Column], room: int) -> list[int]:
@@ -140,30 +137,6 @@ def _widths(columns: Sequence[_Column], room: int) -> list[int]:
                 break
             widths[max(wide, key=widths.__getitem__)] -= 1
     return widths
-
-
-def _words(text: str) -> list[str]:
-    """What no line breaks, with intervals and units as one word each."""
-    return _INTERVAL.sub(_TIED, text).split(" ")
-
-
-def folded(text: str, width: int) -> list[str]:
-    """Lines of at most ``width`` columns, broken between words; a word that is wider is broken where it must be."""
-    lines = [""]
-    for word in _words(text):
-        longer = f"{lines[-1]} {word}" if lines[-1] else word
-        if cell_len(longer) <= width:
-            lines[-1] = longer
-            continue
-        pieces = [word]
-        while cell_len(pieces[-1]) > width > 0:
-            whole = pieces.pop()
-            head = next(end for end in range(len(whole), 0, -1) if end == 1 or cell_len(whole[:end]) <= width)
-            pieces += [whole[:head], whole[head:]]
-        lines += pieces if lines[-1] else [*pieces]
-        if not lines[0]:
-            lines.pop(0)
-    return [line.replace(_TIED, " ") for line in lines]
 
 
 def _style(cell: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from bnpbench.report.data import View, views
 from bnpbench.report.document import Chapter, Section
@@ -13,7 +14,17 @@ from bnpbench.report.tables.conditioning import conditioning
 from bnpbench.report.tables.costs import bounds, costs
 from bnpbench.report.tables.growth import growth
 from bnpbench.report.tables.selection import selection
-from bnpbench.report.tables.summary import damaged, deviations, heading, ran, remarks, settings, strays, unfinished
+from bnpbench.report.tables.summary import (
+    damaged,
+    deviations,
+    heading,
+    incomparable,
+    ran,
+    remarks,
+    settings,
+    strays,
+    unfinished,
+)
 from bnpbench.report.tables.timing import timing
 from bnpbench.results import Results
 
@@ -37,6 +48,7 @@ SECTIONS: tuple[Callable[[View], Section | None], ...] = (
     ran,
     settings,
 )  # each of one suite in one environment; None where it has nothing to say
+TIMED = (timing, time_to_accuracy, bounds, growth)  # of these those that show seconds
 
 
 def chapters(results: Results) -> list[Chapter]:
@@ -51,6 +63,14 @@ def chapters(results: Results) -> list[Chapter]:
     return found
 
 
+def _marked(section: Callable[[View], Section | None], view: View) -> Section | None:
+    """With a line on seconds that are not comparable where it shows any."""
+    made = section(view)
+    if made is None or section not in TIMED:
+        return made
+    return replace(made, lines=(*(f"{line[0].upper()}{line[1:]}." for line in incomparable(view)), *made.lines))
+
+
 def _sections(view: View) -> list[Section]:
-    made = (section(view) for section in SECTIONS)
+    made = (_marked(section, view) for section in SECTIONS)
     return [s for s in made if s is not None and (s.level == 1 or s.lines or s.tables)]

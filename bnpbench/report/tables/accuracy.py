@@ -9,7 +9,7 @@ from bnpbench.report.data import Cell, Group, Series, View, measured, number
 from bnpbench.report.document import Entry, Place, Section, Table
 from bnpbench.report.query import Missing, best_epoch, value
 from bnpbench.report.tables.claims import published
-from bnpbench.text import dash, decimals, span
+from bnpbench.text import dash, decimals, number_of, span
 
 _METRIC, _LOSS = "test_accuracy", "train_loss"
 _DIGITS = 4
@@ -83,7 +83,7 @@ def _moment(place: Place, metric: str, name: str, found: Sequence[_Moment | None
         return place.empty(quantity, others if not found else "not run")
     text = f"at {span(epoch for epoch, _ in known)}" if name in ("last", "best") else ""
     if len(known) < len(found):
-        text = f"{text} {len(known)} of {len(found)} seeds".strip()
+        text = f"{text} {len(known)} of {number_of(len(found), 'seed')}".strip()
     values = [share for _, share in known]
     return place.over_seeds(quantity, sum(values) / len(values), values, _DIGITS, text)
 

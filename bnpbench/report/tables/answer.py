@@ -10,11 +10,12 @@ from bnpbench.registry import baselines
 from bnpbench.report.answer import Answer, Side, answers, baseline_of, gain_metric
 from bnpbench.report.data import View
 from bnpbench.report.document import Entry, Place, Section, Table
-from bnpbench.report.query import Missing
+from bnpbench.report.query import Missing, is_comparable
 from bnpbench.statistics.intervals import Estimate
 from bnpbench.text import dash, decimals, significant, some
 
 TITLE = "Cost and gain"
+_MARK = "†"  # of a time that is not comparable
 
 
 def cost_and_gain(view: View) -> Section | None:
@@ -100,7 +101,7 @@ def _shown(answer: Answer, quantity: str, side: Side, estimate: Estimate, digits
         for number in (estimate.value, estimate.low, estimate.high)
         if number is not None
     )
-    interval = f" [{', '.join(bounds)}]" if bounds else ""
+    interval = f" [{', '.join(bounds)}]" if bounds else "" if is_comparable(estimate) else f" {_MARK}"
     text = "; ".join(filter(None, (side.word, side.remark)))
     return _place(answer).estimate(quantity, estimate, text, shown=value + interval)
 
@@ -116,7 +117,8 @@ def _reasons(found: Sequence[Answer]) -> Iterator[str]:
                 continue
             reasons = filter(None, (side.estimate.reason, side.remark))
             if text := ", ".join(reasons):
-                where.setdefault(f"{what}: {text}", []).append(place)
+                mark = "" if is_comparable(side.estimate) else f"{_MARK} "
+                where.setdefault(f"{mark}{what}: {text}", []).append(place)
     for reason, places in where.items():
         yield f"{some(dict.fromkeys(places), 4)}: {reason}."
 

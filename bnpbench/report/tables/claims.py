@@ -9,7 +9,7 @@ from bnpbench.records.documents import ReferenceRecord
 from bnpbench.records.rows import metric as known
 from bnpbench.report.data import Cell, View
 from bnpbench.report.document import Entry, Place, Section, Table
-from bnpbench.report.query import At, Missing, default_at, describe_at, times, value
+from bnpbench.report.query import At, Missing, default_at, describe_at, times, value, whole
 from bnpbench.report.verdicts import Verdict, advice, view_verdicts
 from bnpbench.statistics.times import processes_interval
 from bnpbench.suite import told
@@ -21,10 +21,12 @@ def claims(view: View) -> Section | None:
     found = view_verdicts(view)
     if not found:
         return None
-    rows = tuple(_claim_row(verdict) for verdict in found)
-    columns = ("verdict", "claim", "where", "what", "estimate", "95 % interval", "asked", "n", "remark")
+    rows = [_claim_row(verdict) for verdict in found]
+    names = ("verdict", "claim", "where", "what", "estimate", "95 % interval", "asked", "n", "remark")
+    used = [place for place, name in enumerate(names) if name not in ("where", "remark") or any(r[place] for r in rows)]
+    columns, kept = tuple(names[place] for place in used), tuple(tuple(row[place] for place in used) for row in rows)
     notes = tuple(filter(None, (advice(view, verdict) for verdict in found)))
-    return Section(f"Claims: {counted(found)}", tables=(Table("", columns, rows, notes),))
+    return Section(f"Claims: {counted(found)}", tables=(Table("", columns, kept, notes),))
 
 
 def counted(found: Sequence[Verdict]) -> str:
@@ -53,7 +55,7 @@ def published(view: View, cells: Sequence[Cell], metric: str) -> str:
 
     The epochs that a reference is about stand there too, unless they are those of every figure of this metric.
     """
-    keys = {cell.key for cell in cells}
+    keys = {cell.key for cell in cells if not cell.shortened or known(metric).timed}  # the end of others is another
     found = []
     for reference in view.document.references:
         if reference.metric == metric and keys & set(reference.cells):
@@ -118,8 +120,9 @@ def _numbers(view: View, cell: Cell, metric: str, at: At, target: float | None) 
     """Of a cell: its times at all the epochs, or the one number."""
     if known(metric).timed:
         series = times(view, cell, metric, at)
+        series = whole(cell, series, metric, at)
         return series if isinstance(series, Missing) else list(series.values())
-    found = value(view, cell, metric, at, target)
+    found = whole(cell, value(view, cell, metric, at, target), metric, at)
     return found if isinstance(found, Missing) else [found]
 
 

@@ -13,7 +13,7 @@ from bnpbench.report.tables.claims import counted
 from bnpbench.report.tables.summary import deviations, heading
 from bnpbench.report.verdicts import view_verdicts
 from bnpbench.results import FINISHED, Results
-from bnpbench.text import some
+from bnpbench.text import number_of, some
 
 ROWS = 12  # of the answer; the report has all
 _FAILURES, _DEVIATIONS = 2, 2
@@ -37,7 +37,7 @@ def _sections(view: View, out: Path) -> Iterator[Section]:
     rows = [row for table in answer.tables for row in table.rows] if answer else []
     if answer is not None:
         yield replace(answer, tables=tuple(replace(table, rows=table.rows[:ROWS]) for table in answer.tables))
-    lines = [f"{len(rows) - ROWS} more rows: see the report."] if len(rows) > ROWS else []
+    lines = [f"{number_of(len(rows) - ROWS, 'more row')}: see the report."] if len(rows) > ROWS else []
     lines += [*_claims(view), *_failures(view, out), *_deviations(view)]
     lines.append(f"Results: {_folder(view, out)}. Everything: bnpbench report {out} --all")
     yield Section("", tuple(lines))
@@ -63,7 +63,7 @@ def _failures(view: View, out: Path) -> Iterator[str]:
         place = f" (log: {_folder(view, out) / view.id / log})" if log else ""
         yield f"Failed: {whose}: {': '.join(filter(None, (status, message)))}{place}."
     if len(alike) > _FAILURES:
-        yield f"Failed for {len(alike) - _FAILURES} more reasons: see the report."
+        yield f"Failed for {number_of(len(alike) - _FAILURES, 'more reason')}: see the report."
 
 
 def _folder(view: View, out: Path) -> Path:

@@ -43,12 +43,14 @@ class Crossing:
         low: the largest batch size at which it surely costs more (95 % interval of the paired differences).
         high: the smallest one above, at which it surely costs less.
         costs_more: whether it costs more at the smallest batch size that is looked at.
+        sure: whether it surely costs more at the largest batch size still, or less at the smallest already.
     """
 
     size: float | None
     low: int | None
     high: int | None
     costs_more: bool
+    sure: bool = True
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,8 @@ def _of_flops(group: Group, sizes: Iterable[int], bnp: str, bn: str, column: str
 
 def _told(found: Crossing) -> str:
     between = f"[{found.low or DASH}, {found.high or DASH}]"
+    if found.size is None and not found.sure:
+        return f"{dash('undecided')} {between}"
     if found.size is None:
         return f"{dash('BNP takes more time' if found.costs_more else 'BNP takes less time')} {between}"
     return f"{significant(found.size, 2)} {between}"
@@ -138,6 +142,7 @@ def measured_crossing(view: View, group: Group, method: str, other: str, sizes: 
     low = max((size for size, e in intervals.items() if e.low is not None and e.low > 0), default=None)
     above = [size for size, e in intervals.items() if e.high is not None and e.high < 0 and size > (low or 0)]
     high = min(above, default=None)
+    sure = low == max(intervals) or (low is None and high == min(intervals))
     vanilla = group.base(baselines()[0])
     one, two = (
         {} if vanilla is None else extra_seconds(view, group, label, vanilla, sizes) for label in (method, other)
@@ -146,7 +151,7 @@ def measured_crossing(view: View, group: Group, method: str, other: str, sizes: 
     if not one.keys() == two.keys() == middle.keys():
         one, two = middle, dict.fromkeys(middle, 0.0)
     kept = [size for size in middle if (low or 0) <= size <= (high or size)]
-    return Crossing(crossing({size: one[size] for size in kept}, two), low, high, middle[min(kept)] > 0)
+    return Crossing(crossing({size: one[size] for size in kept}, two), low, high, middle[min(kept)] > 0, sure)
 
 
 def extra_seconds(view: View, group: Group, method: str, base: str, sizes: Iterable[int]) -> dict[float, float]:

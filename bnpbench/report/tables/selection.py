@@ -12,7 +12,7 @@ from bnpbench.report.document import Entry, Place, Section, Table
 from bnpbench.report.tables.claims import published
 from bnpbench.results import FINISHED
 from bnpbench.suite import setting, told
-from bnpbench.text import DASH, dash, fixed
+from bnpbench.text import DASH, dash, fixed, number_of
 
 FLAT = 0.01  # values whose accuracy is at most so far below the best are as good
 
@@ -73,7 +73,9 @@ def _row(view: View, place: Place, values: _Values, trials: Mapping[str, Sequenc
     statuses = Counter(cell.status for cells in trials.values() for cell in cells)
     unfinished = {status: count for status, count in statuses.items() if status not in FINISHED}
     if unfinished or not scores:
-        waits = ", ".join(f"{count} of {statuses.total()} trials {status}" for status, count in unfinished.items())
+        waits = ", ".join(
+            f"{count} of {number_of(statuses.total(), 'trial')} {status}" for status, count in unfinished.items()
+        )
         return place.empty(place.table, f"the finals wait: {waits}" if waits else ", ".join(statuses)), dash()
     best = max(scores, key=lambda name: scores[name])
     good = [name for name in scores if name == best or scores[name] >= scores[best] - FLAT]

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from bnpbench.report.data import Cell, View, tallied
 from bnpbench.report.document import Entry, Place, Section, Table
+from bnpbench.report.query import INCOMPARABLE, USED, disturbances
 from bnpbench.report.unknown import untold
 from bnpbench.suite import told
 from bnpbench.suite.settings import having
-from bnpbench.text import some, span
+from bnpbench.text import number_of, plural, some, span
 
 _SHOWN = 5  # keys, logs and values in one place of a table
 
@@ -51,11 +52,13 @@ def settings(view: View) -> Section:
         owners: dict[str, list[Cell]] = {}
         for cell, value in zip(view.cells, values, strict=True):
             owners.setdefault(told(value), []).append(cell)
-        lines.append(
-            f"{path} = {'; '.join(f'{value} ({_whose(owners[value], view)})' for value in list(owners)[:_SHOWN])}"
-        )
-        if len(owners) > _SHOWN:
-            lines[-1] += f"; and {len(owners) - _SHOWN} more"
+        known = {
+            value: cells for value, cells in owners.items() if value != told(None)
+        } or owners  # others have no such
+        texts = [f"{value}{_of(value, cells, view)}" for value, cells in list(known.items())[:_SHOWN]]
+        lines.append(f"{path} = {'; '.join(texts)}")
+        if len(known) > _SHOWN:
+            lines[-1] += f"; and {len(known) - _SHOWN} more"
     return Section("Settings", tuple(lines))
 
 
@@ -72,15 +75,25 @@ def deviations(view: View) -> Section | None:
     run = {str(cell.settings.get("seed")) for cell in (*view.cells, *view.trials)}
     if view.named and len(run) < len(seeds):
         lines.append(f"seeds: {len(run)} of the suite's {len(seeds)}")
+    if stopped := [cell for cell in view.cells if cell.status == "interrupted"]:
+        left = len(stopped) + sum(not cell.row for cell in view.cells)
+        lines.append(
+            f"stopped before its end: {left} of {number_of(len(view.cells), 'cell')} "
+            f"{plural(left, 'was', 'were')} not measured; the same command goes on from there"
+        )
     limits = {told(limit) for cell in view.cells if (limit := cell.settings.get("train_limit")) is not None}
-    lines += [f"limited: trained on the first {limit} examples (train_limit)" for limit in sorted(limits)]
+    lines += [
+        f"limited: trained on the first {limit} {plural(int(limit == '1'), 'example', 'examples')} (train_limit)"
+        for limit in sorted(limits)
+    ]
     cells = [cell for cell in view.cells if cell.row]
     for name, text in (
         ("dirty", "measured from a work tree with uncommitted changes"),
         ("throttled", "measured while the clock was throttled"),
     ):
         if touched := [cell for cell in cells if cell.row[name]]:
-            lines.append(f"{text}: {len(touched)} of {len(cells)} cells")
+            lines.append(f"{text}: {len(touched)} of {number_of(len(cells), 'cell')}")
+    lines += incomparable(view)
     fell_back = [
         cell
         for cell in cells
@@ -88,7 +101,8 @@ def deviations(view: View) -> Section | None:
     ]
     if fell_back:
         lines.append(
-            f"another engine than asked for ran: {len(fell_back)} of {len(cells)} cells ({_labels(fell_back)})"
+            f"another engine than asked for ran: {len(fell_back)} of {number_of(len(cells), 'cell')} "
+            f"({_labels(fell_back)})"
         )
     apart = sorted({frozenset(found) for found in _engines(cells) if len(found) > 1}, key=sorted)
     lines += [f"no ratios of times between {' and '.join(sorted(found))}, which ran in one block" for found in apart]
@@ -100,9 +114,26 @@ def deviations(view: View) -> Section | None:
         reasons = ", ".join(dict.fromkeys(str(cell.row["stopped_by"]) for cell in early))
         if "max_epochs" in reasons and not view.document.measure.max_epochs:
             last = max((epoch for cell in early for epoch in view.series(cell, "train_seconds")), default=0)
-            reasons += f" (none was given: after {last} epochs)"
-        lines.append(f"stopped by {reasons} before the interval was reached: {len(early)} of {len(cells)} cells")
+            reasons += f" (none was given: after {number_of(last, 'epoch')})"
+        lines.append(
+            f"stopped by {reasons} before the interval was reached: {len(early)} of {number_of(len(cells), 'cell')}"
+        )
     return Section("Deviations", tuple(lines)) if lines else None
+
+
+def incomparable(view: View) -> list[str]:
+    """Why seconds are not comparable, and of how many cells."""
+    cells = [cell for cell in view.cells if cell.row]
+    disturbed: dict[str, list[Cell]] = {}
+    for cell in cells:
+        for reason in disturbances(cell):
+            disturbed.setdefault(reason, []).append(cell)
+    found = []
+    for reason, those in disturbed.items():
+        cores = [cores for cell in those if isinstance(cores := cell.row.get("other_cores"), float)]
+        most = f", up to {max(cores):.1f} cores" if reason == USED and cores else ""
+        found.append(f"seconds are {INCOMPARABLE}: {reason}{most} ({len(those)} of {number_of(len(cells), 'cell')})")
+    return found
 
 
 def _engines(cells: Iterable[Cell]) -> Iterable[set[str]]:
@@ -232,6 +263,16 @@ def _seeds(cells: Sequence[Cell]) -> str:
 
 def _labels(cells: Sequence[Cell]) -> str:
     return ", ".join(_first(list(dict.fromkeys(cell.label for cell in cells))))
+
+
+def _of(value: str, cells: Sequence[Cell], view: View) -> str:
+    """Whose a value is, in brackets; nothing where all cells have it, or it is what a group is called."""
+    groups = [group for group in view.layout.groups if {*group.cells} <= {*cells}]
+    if sum(len(group.cells) for group in groups) < len(cells):
+        return f" ({_whose(cells, view)})"
+    titles = [group.title for group in groups]
+    said = titles == [value] or len(titles) == len(view.layout.groups)
+    return "" if said else f" ({'; '.join(_first(titles))})"
 
 
 def _whose(cells: Sequence[Cell], view: View) -> str:

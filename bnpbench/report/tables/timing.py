@@ -12,7 +12,7 @@ from bnpbench.report.tables.claims import published
 from bnpbench.report.verdicts import noise
 from bnpbench.statistics.intervals import Estimate, outliers
 from bnpbench.statistics.times import Kind, processes_interval
-from bnpbench.text import dash, span
+from bnpbench.text import dash, number_of, plural, span
 
 _METRIC = "train_seconds"
 _At = tuple[int, str]  # batch size and method
@@ -48,10 +48,20 @@ def _seconds(view: View, group: Group, alone: bool) -> Table:
         [f"Seconds of training: median and 95 % interval over {_over(estimates.values(), 'epochs')}."] if counts else []
     )
     if flagged:
-        notes.append(f"{flagged} of {sum(counts)} epochs are outliers (median absolute deviation); none is left out.")
+        epochs, are = number_of(sum(counts), "epoch"), plural(flagged, "is an outlier", "are outliers")
+        notes.append(f"{flagged} of {epochs} {are} (median absolute deviation); none is left out.")
     if alone:
-        notes.append('No ratios: the methods were not measured in turn ([measure] interleave = ["method"]).')
+        notes.append(f"No ratios: {_no_ratios(view, group)}.")
     return _pivoted("Seconds per epoch", group, group.methods, entries, notes, sources)
+
+
+def _no_ratios(view: View, group: Group) -> str:
+    """Why there are none."""
+    if "method" not in view.document.measure.interleave:
+        return 'the methods were not measured in turn ([measure] interleave = ["method"])'
+    if all(cell.ok for cell in group.cells):
+        return "the methods were not measured in turn, for the process of their block died and each ran again by itself"
+    return "of the cells that take turns not all are measured; the same command goes on from there"
 
 
 def _ratios(view: View, group: Group, base: str) -> Table:
@@ -122,7 +132,8 @@ def _over(estimates: Iterable[Estimate], what: str) -> str:
     """What intervals rest on: processes where there are several, and their epochs."""
     found = list(estimates)
     epochs, processes = span(estimate.n for estimate in found), span(estimate.processes for estimate in found)
-    return f"{epochs} {what} of {processes} process{'' if processes == '1' else 'es'}"
+    one = what.replace("pairs", "pair", 1) if "pairs" in what else what.replace("epochs", "epoch", 1)
+    return f"{epochs} {one if epochs == '1' else what} of {processes} process{'' if processes == '1' else 'es'}"
 
 
 def _times(view: View, cell: Cell) -> Mapping[int, float]:

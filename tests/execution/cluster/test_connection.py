@@ -27,3 +27,14 @@ def test_an_address_without_a_cluster(address: str, tmp_path: Path) -> None:
     assert done.returncode == 2
     assert f"--cluster {address}: " in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.alone
+@pytest.mark.regression
+@pytest.mark.skipif(not RAY.exists(), reason="Ray is not installed: pip install -e '.[cluster]'")
+def test_no_cluster_here_is_told_in_our_words(tmp_path: Path) -> None:
+    """Ray's own spoke of an option of its own."""
+    done = bnpbench("run", suite(tmp_path), "--cluster", "auto", cwd=tmp_path, env={"RAY_TMPDIR": str(tmp_path)})
+    assert done.returncode == 2
+    assert "--cluster auto: no Ray cluster runs on this machine; start one with `ray start --head`" in done.stderr
+    assert "--address" not in done.stderr

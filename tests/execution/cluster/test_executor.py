@@ -156,7 +156,7 @@ def test_nodes_that_share_cores_take_no_times_side_by_side(cluster: RayNodes, tm
     cells = read_results(tmp_path / "results").cells
     assert len(cells) == 4
     assert cells.worker.nunique() == 1
-    assert f"{len(cluster.nodes) - 1} workers wait: they share cores" in done.stderr
+    assert f"{len(cluster.nodes) - 1} workers wait, as cores are shared" in done.stderr
 
 
 @needs_ray

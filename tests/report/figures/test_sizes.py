@@ -61,3 +61,21 @@ def test_cost_marks_predicted_and_measured_crossing(make: Callable[..., Made]) -
     assert curve(measured, "bnp", "ms a step more").y == pytest.approx((50.0,) * 4)
     assert "vanilla" not in {c.method for c in measured.curves}
     assert any("N ≈ 20 (predicted)" in note and "50 (measured)" in note for note in figure.notes)
+
+
+@pytest.mark.regression
+def test_where_the_intervals_hold_nought_a_crossing_is_undecided(make: Callable[..., Made]) -> None:
+    """It was said that they do not cross."""
+    notes = {}
+    for spread in (0.001, 1.0):
+        made = make(f"results-{spread}")
+        for size in (1, 10, 100):
+            for method, seconds in (("vanilla", 1.0), ("bn", 3.0), ("bnp", 3.5)):
+                jumps = [spread * jump for jump in (1, -1, 0.9, -0.9, 0.5, -0.5)]
+                rows = epochs([seconds + (method == "bnp") * jump for jump in jumps], steps=[100] * 6)
+                made.cell(method, size, 1, rows, flops_method_predicted=size, flops_method_counted=size)
+        (figure,) = of_kind(made.read(), "cost")
+        notes[spread] = " ".join(figure.notes)
+    assert "or measured." in notes[0.001]
+    assert "Whether they cross in this range as measured is undecided." in notes[1.0]
+    assert "or measured" not in notes[1.0]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from bnpbench.report.render.page import render_page
+from bnpbench.results import read_results
 from tests.support.made_results import Made, epochs
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -25,6 +26,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+MEASURED = Path(__file__).parents[2] / "unchanged" / "measured"
 HOSTILE = "</script><b>bold</b> $x^2$ %{y} <img src=x onerror=document.title='owned'>"
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 expect = sync_api.expect  # waits: a table draws itself some time after it was asked to
@@ -213,6 +215,20 @@ def test_legend_hides_and_shows_a_method_by_keyboard(opened: Opened, words: str)
     page.keyboard.press("Space")
     assert button.get_attribute("aria-pressed") == "true"
     expect(lines).to_have_count(before)
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("width", [1120, 1200, 1280, 1600])
+def test_no_column_of_the_answer_is_hidden(width: int, browser: Any, tmp_path: Path) -> None:
+    """The last ones were, from 1120 to 1400 pixels, for the picture beside them."""
+    path = tmp_path / "report.html"
+    path.write_text(render_page(read_results(MEASURED / "quick")), encoding="utf-8")
+    found = Opened(browser.new_page())
+    found.page.set_viewport_size({"width": width, "height": 800})
+    found.page.goto(path.as_uri())
+    found.settle("document.documentElement.dataset.ready === 'true'")
+    assert found.page.locator(".told .scroll").first.evaluate("box => box.scrollWidth <= box.clientWidth")
+    found.page.close()
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])

@@ -8,7 +8,7 @@ import pytest
 from rich.cells import cell_len
 
 from bnpbench.report.document import Chapter, Section, Table
-from bnpbench.report.render.terminal import folded, to_terminal
+from bnpbench.report.render.terminal import to_terminal
 
 ROWS = (
     ("60", "bn", "1.42 [0.94, 2.16]", "undecided", "0.033 of the whole", "1,024 kB"),
@@ -42,17 +42,6 @@ def test_columns_that_can_be_spared_go_first_and_are_named() -> None:
     assert "Too wide for here: memory" in narrow
     assert "1,024" not in narrow
     assert "dearer" in narrow
-
-
-def test_a_unit_stays_with_its_number() -> None:
-    assert folded("it takes 1,024 kB", 12) == ["it takes", "1,024 kB"]
-    assert folded("1.42 [0.94, 2.16]", 12) == ["1.42", "[0.94, 2.16]"]
-
-
-def test_a_word_that_is_wider_than_the_terminal_is_broken_where_it_must_be() -> None:
-    assert folded("abcdefgh ij", 3) == ["abc", "def", "gh", "ij"]
-    assert folded("四つ目", 4) == ["四つ", "目"]
-    assert folded("", 4) == [""]
 
 
 def test_a_table_whose_words_are_too_wide_is_written_row_by_row() -> None:

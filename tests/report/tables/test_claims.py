@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bnpbench.report import render
+from bnpbench.report.tables import chapters
 from bnpbench.text import decimals
 from tests.support.made_results import Made, epochs
 
@@ -105,7 +107,7 @@ def test_a_shortened_run_carries_its_mark(tmp_path: Path) -> None:
     results.claim("test_accuracy", "value", keys, at_least=0.1, says="it learns")
     rows = {row[1]: row for row in table(results)}
     assert (rows["it is fast"][0], rows["it is fast"][-1]) == ("holds", "2 of 15 epochs")
-    assert (rows["it learns"][0], rows["it learns"][-1]) == ("no data", "2 shortened to 2 of 15 epochs")
+    assert (rows["it learns"][0], rows["it learns"][-1]) == ("no data", "shortened to 2 of 15 epochs (2 seeds)")
 
 
 def test_one_value_is_undecided_and_says_so(tmp_path: Path) -> None:
@@ -114,8 +116,8 @@ def test_one_value_is_undecided_and_says_so(tmp_path: Path) -> None:
     keys = [results.cell("bn", seed=s, rows=epochs([1.0], [0.5])) for s in (1, 2, 3)]
     results.claim("test_accuracy", "value", keys, at_least=0.1)
     one, equal = table(results)
-    assert (one[0], one[5], one[7]) == ("undecided (n = 1)", "– (n = 1)", "1 seed")
-    assert (equal[0], equal[5], equal[7]) == ("undecided", "– (3 equal values)", "3 seeds")
+    assert (one[0], one[4], one[6]) == ("undecided (n = 1)", "– (n = 1)", "1 seed")
+    assert (equal[0], equal[4], equal[6]) == ("undecided", "– (3 equal values)", "3 seeds")
 
 
 def table(results: Made) -> list[list[str]]:
@@ -124,3 +126,24 @@ def table(results: Made) -> list[list[str]]:
     (section,) = [section for section in chapter["sections"] if section["title"].startswith("Claims")]
     rows: list[list[str]] = section["tables"][0]["rows"]
     return rows
+
+
+@pytest.mark.regression
+def test_columns_without_a_word_are_left_out(make: Callable[..., Made]) -> None:
+    made = make()
+    keys = [made.cell("bnp", seed=seed, rows=epochs([1.0], [0.5 + seed / 1000])) for seed in (1, 2, 3)]
+    made.claim("test_accuracy", "value", keys, at_least=0.4)
+    (section,) = [s for chapter in chapters(made.read()) for s in chapter.sections if s.title.startswith("Claims")]
+    assert section.tables[0].columns == ("verdict", "claim", "what", "estimate", "95 % interval", "asked", "n")
+
+
+@pytest.mark.regression
+def test_nothing_published_stands_beside_the_end_of_a_shorter_run(make: Callable[..., Made]) -> None:
+    made = make()
+    key = made.cell("bnp", rows=epochs([1.0], [0.5]), settings={"epochs": 1})
+    made.document["cells"][0]["epochs"] = 20
+    for metric in ("test_accuracy", "test_loss", "train_seconds"):
+        made.document["references"].append({"metric": metric, "cells": [key], "value": 0.66, "source": "Table 7"})
+    text = render(made.read())
+    assert text.count("Table 7") == 2  # the seconds, and the loss in a table of its own
+    assert "shortened to 1 of 20 epochs" in text

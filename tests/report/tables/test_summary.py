@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+import pytest
+
 from bnpbench.report import render
 from bnpbench.results import read_results
 from tests.support.made_results import Made, epochs
@@ -45,10 +47,10 @@ def test_what_moves_numbers_is_told(make: Make) -> None:
     text = render(made.read())
     for line in (
         "- limited: trained on the first 500 examples (train_limit)",
-        "- measured from a work tree with uncommitted changes: 1 of 1 cells",
-        "- measured while the clock was throttled: 1 of 1 cells",
-        "- another engine than asked for ran: 1 of 1 cells (bnp)",
-        "- stopped by max_seconds before the interval was reached: 1 of 1 cells",
+        "- measured from a work tree with uncommitted changes: 1 of 1 cell",
+        "- measured while the clock was throttled: 1 of 1 cell",
+        "- another engine than asked for ran: 1 of 1 cell (bnp)",
+        "- stopped by max_seconds before the interval was reached: 1 of 1 cell",
         "- days: 2026-02-01",
     ):
         assert line in text
@@ -91,3 +93,33 @@ def test_settings_that_a_run_changed_are_a_deviation(make: Callable[..., Made]) 
     made.document["changes"] = ["optimizer.lr=0.02"]
     made.cell("bnp", rows=epochs([1.0]))
     assert "- changed by --set: optimizer.lr=0.02" in render(made.read())
+
+
+@pytest.mark.regression
+def test_a_run_that_was_stopped_says_so(make: Make) -> None:
+    """It said that fewer seeds were asked for, and to interleave what takes turns already."""
+    made = make()
+    for seed in (1, 2, 3):
+        for method in ("vanilla", "bnp"):
+            stopped = {"status": "interrupted", "message": "the run was stopped"} if seed == 1 else {}
+            rows = epochs([1.0] * 2) if seed == 1 and method == "vanilla" else None
+            made.cell(method, 16, seed, rows, **(stopped if rows is None else {}))
+    text = render(made.read())
+    assert "- stopped before its end: 5 of 6 cells were not measured; the same command goes on from there" in text
+    assert "of the suite's" not in text
+    assert "interleave =" not in text
+    assert "No ratios: of the cells that take turns not all are measured" in text
+
+
+@pytest.mark.regression
+def test_settings_of_two_data_sets_are_told_by_data_set(make: Make) -> None:
+    """They were those of some cells of every method, and none."""
+    made = make()
+    for dataset in ({"kind": "digits"}, {"kind": "synthetic", "classes": 4}):
+        for method in ("vanilla", "bnp"):
+            made.cell(method, rows=epochs([1.0]), settings={"dataset": dataset})
+    section = render(made.read()).partition("## Settings")[2]
+    assert "dataset.kind = digits; synthetic" in section
+    assert "dataset.classes = 4 (synthetic)" in section
+    assert "some cells" not in section
+    assert "none" not in section

@@ -57,7 +57,7 @@ def test_a_noisy_ratio_carries_a_warning_that_knows_what_is_on(make: Make) -> No
     made.cell("vanilla", rows=epochs([1.0] * 6))
     made.cell("bnp", rows=epochs([0.8, 1.5, 1.0, 1.3, 0.7, 1.1]))
     text = render(made.read())
-    assert "Noisy: 1 of 1 intervals are wider than ±5%" in text
+    assert "Noisy: 1 of 1 interval is wider than ±5%" in text
     assert "(turns are taken and warm-up is apart already)" in text
     made.document["measure"] = {"interleave": ["method"]}
     assert "keep the warm-up apart (warmup_epochs = 1)" in render(made.read())
