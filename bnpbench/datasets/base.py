@@ -28,12 +28,15 @@ class DataShape:
         input: shape of one example, channels first.
         classes: number of them.
         train, test: numbers of examples.
+        tokens: whether an example is a sequence of tokens, whole numbers below ``classes``, and its label the token
+            that follows at each position.
     """
 
     input: tuple[int, ...]
     classes: int
     train: int
     test: int
+    tokens: bool = False
 
 
 class DatasetPlugin(Kinded):
@@ -76,6 +79,8 @@ class DatasetPlugin(Kinded):
 
     def load(self) -> Tensors:
         """Training examples (n, *shape) in float32 and labels (n,) in int64, then the same for the test.
+
+        Tokens and their labels are both (n, length) in int64.
 
         Four tensors with the numbers that :meth:`describe` says, labels from 0 to classes - 1; else it is an
         error.
@@ -131,7 +136,7 @@ class DatasetPlugin(Kinded):
         if self.streamed:
             raise DataError(f"the data set {self.kind!r} is not kept in memory but streamed")
         read, shape = self.read(root), self.found(root)
-        if (fault := contradiction(read, shape.input, shape.classes, shape.train, shape.test)) is not None:
+        if (fault := contradiction(read, shape)) is not None:
             raise DataError(f"the data set {self.kind!r} does not load what its shape says: {fault}")
         return self.prepared(split(*read, train_limit=train_limit, validation=validation, seed=seed))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, PrivateAttr
 
-from bnpbench.datasets.base import DataShape, Images
+from bnpbench.datasets.base import DatasetPlugin, DataShape, Images
 from bnpbench.errors import DataError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Look(NamedTuple):
     content: str
 
 
-class OwnImages(Images):
+class Own(DatasetPlugin):
     """Examples that lie where a suite says. A subclass defines ``look`` and ``examples``.
 
     Its ``content`` is filled in when a suite is loaded, so that results of other data are never taken for these.
@@ -82,6 +82,10 @@ class OwnImages(Images):
         read = self.examples(self.place)
         _WHOLE.add((self.place, self.content))
         return read
+
+
+class OwnImages(Own, Images):
+    """Images, or rows of features, that lie where a suite says."""
 
 
 _WHOLE: set[tuple[Path, str | None]] = set()

@@ -12,14 +12,12 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-class LayerNorm(MethodPlugin):
-    """Layer normalization (Ba et al. 2016); epsilon is Keras's.
+class OverExamples(MethodPlugin):
+    """What methods with layer normalization (Ba et al. 2016) share; epsilon is Keras's.
 
     Over the features of a row, or over all channels and positions of an example, with an affine a channel.
     """
 
-    ink: ClassVar[Ink] = Ink("#009e73", "#2cc295", "^")
-    kind: Literal["ln"]
     eps: PositiveFloat = 1e-3
     position: Position = "post"
 
@@ -35,3 +33,10 @@ class LayerNorm(MethodPlugin):
 
     def lone_value(self, where: str, features: int, examples: int) -> str:
         return single_value(where)
+
+
+class LayerNorm(OverExamples):
+    """Layer normalization."""
+
+    ink: ClassVar[Ink] = Ink("#009e73", "#2cc295", "^")
+    kind: Literal["ln"]

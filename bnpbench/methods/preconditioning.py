@@ -31,6 +31,7 @@ class Training:
         engine: ``eager``, ``compiled``, ``graphed`` or ``auto``.
         penalized: whether a penalty is added to the loss, whose gradient by-passes the layers.
         device: ``cpu`` or ``cuda``.
+        accumulate: micro-batches of a batch, whose gradients are added up.
     """
 
     batch_size: int
@@ -39,6 +40,7 @@ class Training:
     engine: str = "eager"
     penalized: bool = False
     device: str = "cpu"
+    accumulate: int = 1
 
 
 class Preconditioning(Options):
@@ -68,9 +70,11 @@ class Preconditioning(Options):
         names = [name for name, _ in weighted(model)]
         if not names[0 if self.first_layer else 1 :]:
             raise NotApplicable("no layer is preconditioned")
-        # A penalty's gradient by-passes the lean form, and under autocast the plain one would run. In an eager step the
-        # lean one is more launches than the fused one.
+        # A penalty's gradient by-passes the lean form, under autocast the plain one would run, and of the first of
+        # several micro-batches it would need what the last one brings. In an eager step the lean one is more launches
+        # than the fused one.
         by_gradient = training.devices > 1 or training.precision in AUTOCAST or training.penalized
+        by_gradient |= training.accumulate > 1
         fused = self.form == "fused" or (self.form == "auto" and pays(training.device))
         by_gradient |= self.form != "auto" or (fused and training.engine == "eager")
         return BNP(

@@ -21,9 +21,12 @@ class NetworkPlugin(Kinded):
     Attributes:
         images: whether it reads images (channels, height, width): True, False where it reads rows of features, None
             where it takes both.
+        tokens: whether it reads sequences of tokens and says at each position which one follows: logits
+            (N, classes, length).
     """
 
     images: ClassVar[bool | None] = None
+    tokens: ClassVar[bool] = False
 
     def build(self, normalization: Normalization, input_shape: tuple[int, ...], classes: int) -> nn.Module:
         """A module from (N, *input_shape) to (N, classes).

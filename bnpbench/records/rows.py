@@ -70,6 +70,9 @@ class EpochRow(TypedDict, total=False):
     train_accuracy: Annotated[float, _ACCURACY]
     validation_accuracy: Annotated[float | None, _ACCURACY]
     test_loss: Annotated[float, Metric()]
+    test_bits_per_token: Annotated[
+        float | None, Metric("bit", better="lower")
+    ]  # of text; the loss by another logarithm
     test_accuracy: Annotated[float, replace(_ACCURACY, tabled=True)]
     learning_rate: Annotated[float, Metric()]
     steps: Annotated[int, Metric()]

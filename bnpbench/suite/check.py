@@ -103,6 +103,9 @@ def _fault(settings: Settings) -> tuple[tuple[str, ...], str] | None:
     size = " x ".join(map(str, shape.input))
     if (unreadable := network.unreadable(shape.input)) is not None:
         return ("network",), f"{network.kind} {unreadable}; {name} is {size}"
+    if network.tokens != shape.tokens:
+        reads = ("numbers and not tokens", "tokens and nothing else")[network.tokens]
+        return ("network",), f"{network.kind} reads {reads}; {name} is {'text' if shape.tokens else size}"
     if len(shape.input) != 3 and settings.augment != "none":
         return ("augment",), f"{settings.augment} needs images (channels x height x width); {name} is {size}"
     if network.images is False and settings.augment != "none":

@@ -189,4 +189,4 @@ def training_of(settings: Settings, *, penalized: bool = False) -> Training:
         penalized: whether the loss has a penalty.
     """
     s = settings
-    return Training(s.batch_size, s.devices, s.precision, s.engine, penalized, s.device)
+    return Training(s.batch_size, s.devices, s.precision, s.engine, penalized, s.device, s.accumulate)

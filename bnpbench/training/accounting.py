@@ -22,6 +22,7 @@ from bnpbench.methods.base import Published
 from bnpbench.methods.vanilla import Vanilla
 from bnpbench.suite import Settings
 from bnpbench.training import models
+from bnpbench.training.examples import blank
 from bnpbench.training.parallel import Group
 from bnpbench.training.step import Step, autocast
 
@@ -47,7 +48,7 @@ def costs(settings: Settings, input_shape: tuple[int, ...], classes: int) -> Cos
     added = (
         _products(_step(settings, model, input_shape, classes, preconditioned=False), settings.batch_size) - products
     )
-    batch = torch.empty(settings.batch_size, *input_shape, device=META)
+    batch, _ = blank(settings, settings.batch_size, input_shape, META)
     published = settings.method.published(model, batch) if settings.accumulate == 1 else Published()
     counted = None if published.counted is None else published.counted + added
     step = _step(settings, model, input_shape, classes)
@@ -92,11 +93,12 @@ def _step(
 ) -> Step:
     """A step on as many examples as a batch holds, all on ``meta``; without the preconditioner if so asked."""
     examples = settings.batch_size
+    images, labels = blank(settings, examples, input_shape, META)
     step = Step(
         model,
-        torch.empty(examples, dtype=torch.int64, device=META),
+        labels,
         models.build_optimizer(settings, model),
-        images=torch.empty(examples, *input_shape, device=META),
+        images=images,
         bnp=models.preconditioner(settings, model) if preconditioned else None,
         penalty=models.penalty(settings, model),
         augment=settings.augment != "none",
@@ -172,7 +174,7 @@ def _traced(
 ) -> tuple[int, int]:
     with device:
         model = models.build_model(settings, input_shape, classes, torch.Generator("cpu")).train()
-        images, labels = torch.empty(examples, *input_shape), _index(examples, device)
+        images, labels = blank(settings, examples, input_shape, device)
         own = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
         kept: dict[int, int] = {}
 

@@ -137,6 +137,22 @@ def examples_of(settings: Settings, root: Path, device: torch.device) -> Example
     return (Streamed if settings.dataset.streamed else Resident)(settings, root, device)
 
 
+def blank(
+    settings: Settings, examples: int, input_shape: tuple[int, ...], device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """A batch without values: examples and labels as a cell's are.
+
+    Args:
+        settings: of the cell.
+        examples: how many.
+        input_shape: of one, as the network reads it.
+        device: such as ``meta``.
+    """
+    tokens = settings.network.tokens
+    inputs = torch.empty(examples, *input_shape, dtype=torch.int64 if tokens else None, device=device)
+    return inputs, torch.empty(examples, *(input_shape if tokens else ()), dtype=torch.int64, device=device)
+
+
 def data_key(settings: Settings) -> Hashable:
     """What decides the examples on a device: cells that agree in it can share them."""
     return *settings.only("data"), settings.seed if settings.validation else None

@@ -40,7 +40,7 @@ class Step:
 
     Args:
         model: in train mode.
-        labels: of all training examples, (examples,) int64 on the device.
+        labels: of all training examples, (examples,) int64 on the device; of tokens (examples, length).
         images: of all of them, (examples, ...) on the device, where they are resident.
         optimizer: over the model's parameters, its learning rate a 0-d tensor.
         bnp: the preconditioner, if the method has one.

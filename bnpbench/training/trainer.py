@@ -161,7 +161,7 @@ class Trainer:
         row: EpochRow = {
             "epoch": number,
             "train_loss": loss / self.group.ranks / self.steps,
-            "train_accuracy": correct / (self.steps * self.settings.batch_size),
+            "train_accuracy": correct / (self.steps * self.settings.batch_size * self.examples.labels[0].numel()),
             "learning_rate": rate,
             "steps": self.steps,
             "examples": self.steps * self.settings.batch_size,
@@ -194,7 +194,7 @@ class Trainer:
             output = self.model(images)
             loss += F.cross_entropy(at_least_float32(output), labels, reduction="sum")
             correct += (output.argmax(1) == labels).sum()
-            count += len(labels)
+            count += labels.numel()
         self.model.train()
         return loss.item() / count, correct.item() / count
 
@@ -211,6 +211,8 @@ class Trainer:
                     found[2] = self.evaluate(held_out)[1]
         loss, accuracy, held_out_accuracy = self.group.broadcast(*found)
         row: EpochRow = {"test_loss": loss, "test_accuracy": accuracy}
+        if self.settings.network.tokens:
+            row["test_bits_per_token"] = loss / math.log(2)
         return row if held_out is None else {**row, "validation_accuracy": held_out_accuracy}
 
     def _training_images(self) -> Iterator[Tensor]:

@@ -183,6 +183,7 @@ ELSEWHERE = {
     "cells.throttled": "CUDA",
     "cells.energy_joules": "a machine that counts its energy",
     "epochs.energy_joules": "a machine that counts its energy",
+    "epochs.test_bits_per_token": "text",
     "epochs.validation_accuracy": "validation data",
     "cells.worker": "a cluster",
 }
@@ -206,8 +207,8 @@ def test_null_columns_keep_their_types(tmp_path: Path) -> None:
 
 def test_the_schemas_have_the_documented_columns() -> None:
     assert " ".join(EPOCHS.names) == (
-        "key block turn epoch train_loss train_accuracy validation_accuracy test_loss test_accuracy learning_rate "
-        "steps examples train_seconds evaluation_seconds other_seconds step_seconds_median step_seconds_p90 "
+        "key block turn epoch train_loss train_accuracy validation_accuracy test_loss test_bits_per_token "
+        "test_accuracy learning_rate steps examples train_seconds evaluation_seconds other_seconds step_seconds_median step_seconds_p90 "
         "energy_joules outlier"
     )
     assert " ".join(CELLS.names) == (

@@ -24,6 +24,12 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "wide": {"network": {"kind": "fc", "hidden": (300, 200)}},  # the lean form costs less in the hidden layers
     "cnn": {"network": {"kind": "cnn", "channels": (4, 8, 4), "dense": 8}, **IMAGES},
     "resnet": {"network": {"kind": "resnet", "depth": 8}, **IMAGES},
+    "vit": {"network": {"kind": "vit", "width": 16, "depth": 1}, **IMAGES},
+    "gpt": {
+        "network": {"kind": "gpt", "width": 16, "depth": 1},
+        "dataset": {"kind": "text", "context": 16},
+        "train_limit": 100,
+    },
 }
 
 
@@ -72,7 +78,8 @@ def away(one: Trainer, other: Trainer, batch: tuple[torch.Tensor, ...]) -> float
 def of_type(dtype: torch.dtype, **changes: Any) -> Trainer:
     one = cell(**changes)
     examples = Resident(one.settings, Path(), CPU)
-    examples.images = examples.images.to(dtype)
+    if examples.images.is_floating_point():
+        examples.images = examples.images.to(dtype)
     return Trainer(one, examples, CPU)
 
 

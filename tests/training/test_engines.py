@@ -76,6 +76,8 @@ COMPILED = [
     ("wide", "bnp", ADAM),
     ("cnn", "bnp", SGD),
     ("resnet", "bnp+gn", SGD),
+    ("vit", "bnp+ln", ADAM),
+    ("gpt", "bnp", SGD),
 ]
 
 
