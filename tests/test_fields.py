@@ -21,7 +21,7 @@ class Own(Base):
 
 
 def test_a_kind_has_its_name_and_a_base_has_none() -> None:
-    assert (Own.name(), Base.name(), Kinded.name()) == ("own", None, None)
+    assert (Own.word(), Base.word(), Kinded.word()) == ("own", None, None)
 
 
 def test_one_is_made_of_its_options() -> None:

@@ -62,7 +62,7 @@ def test_every_base_has_its_kinds_and_every_kind_its_name() -> None:
     for base in BASES:
         known = built_in().kinds(base)
         assert list(known) == sorted(known)
-        assert all(cls.name() == kind and base_of(cls) is base and ships(cls) for kind, cls in known.items())
+        assert all(cls.word() == kind and base_of(cls) is base and ships(cls) for kind, cls in known.items())
 
 
 def test_a_registry_with_plugins_is_a_new_one() -> None:

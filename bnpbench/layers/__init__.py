@@ -1,4 +1,4 @@
-"""Normalizations that torch lacks, and the layers that have weights."""
+"""Normalizations that torch lacks, those of others' networks, and the layers that have weights."""
 
 from __future__ import annotations
 
@@ -7,17 +7,23 @@ from bnpbench.layers.four_things import FourThings
 from bnpbench.layers.renorm import BatchRenorm
 from bnpbench.layers.rms import RmsNorm
 from bnpbench.layers.standardized import Standardized
+from bnpbench.layers.swap import Place, normalizes, places, swapped
 from bnpbench.layers.synchronized import SynchronizedBatchNorm
 from bnpbench.layers.tanh import DynamicTanh
-from bnpbench.layers.weighted import weighted
+from bnpbench.layers.weighted import WEIGHTED, weighted
 
 __all__ = [
+    "WEIGHTED",
     "AveragedBatchNorm",
     "BatchRenorm",
     "DynamicTanh",
     "FourThings",
+    "Place",
     "RmsNorm",
     "Standardized",
     "SynchronizedBatchNorm",
+    "normalizes",
+    "places",
+    "swapped",
     "weighted",
 ]

@@ -21,9 +21,12 @@ class NetworkPlugin(Kinded):
     Attributes:
         images: whether it reads images (channels, height, width): True, False where it reads rows of features, None
             where it takes both.
+        of_others: whether others made it, with normalizations and weights of its own
+            (:class:`bnpbench.networks.made.MadeNetwork`).
     """
 
     images: ClassVar[bool | None] = None
+    of_others: ClassVar[bool] = False
 
     def build(self, normalization: Normalization, input_shape: tuple[int, ...], classes: int) -> nn.Module:
         """A module from (N, *input_shape) to (N, classes).

@@ -16,7 +16,7 @@ from bnpbench.errors import NotApplicable
 from bnpbench.fields import AUTOCAST
 from bnpbench.layers import BatchRenorm, FourThings, RmsNorm, weighted
 from bnpbench.methods.base import Decay, Preconditioner
-from bnpbench.sites import Normalization, no_site, nothing_to_precondition, single_row, single_value
+from bnpbench.sites import Normalization, no_form_of_its_own, no_site, nothing_to_precondition, single_row, single_value
 from bnpbench.suite import Settings, training_of
 
 # Under autocast they would take statistics in half precision, or mix types in ways that not every kernel knows; torch's
@@ -43,12 +43,16 @@ def build_model(
         input_shape: the shape of one example.
         classes: number of outputs.
         generator: a generator of the CPU, from which all weights are drawn; the same state gives
-            every method the same weights. torch's own random state is left as it was.
+            every method the same weights. Weights that are kept are those that the network is built with under its
+            seed. torch's own random state is left as it was.
 
     Raises:
         SuiteError: the network does not fit the examples.
         NotApplicable: the method does not fit a layer, or nothing would come of it.
     """
+    network, keeps = settings.network, settings.initialization.keeps
+    if settings.method.native and not network.of_others:
+        raise NotApplicable(no_form_of_its_own(network.kind, settings.method.kind))
     wanted, sites = _normalization(settings), list[str]()
     if (make := wanted.maker) is not None:
 
@@ -58,13 +62,15 @@ def build_model(
 
         wanted = replace(wanted, maker=noted)
     with torch.random.fork_rng(devices=[]):
-        model = settings.network.built(wanted, input_shape, classes)
+        if keeps:
+            torch.manual_seed(generator.initial_seed())
+        model = network.built(wanted, input_shape, classes)
     _demand_effect(settings, model, sites)
-    settings.initialization.initialize(model, generator)
+    settings.initialization.initialize(model, generator, whole=network.of_others)
     settings.method.reshape_weights(model)
     if settings.precision in AUTOCAST:
         for module in model.modules():
-            if isinstance(module, _WIDENED):
+            if isinstance(module, _WIDENED) and module.weight is not None:
                 module.register_forward_pre_hook(_widen)
     return model
 
@@ -73,7 +79,7 @@ def _normalization(settings: Settings) -> Normalization:
     """What the network puts at each place."""
     method = settings.method
     if not method.normalizes():
-        return Normalization()
+        return Normalization(native=method.native)
     layer = method.layer if settings.devices == 1 else method.synchronized_layer
 
     def make(features: int, spatial_dims: int, site: str) -> nn.Module:
