@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bnpbench.layers.averaged import AveragedBatchNorm
 from bnpbench.layers.four_things import FourThings
+from bnpbench.layers.probing import Calls, calls_of, on_meta
 from bnpbench.layers.renorm import BatchRenorm
 from bnpbench.layers.rms import RmsNorm
 from bnpbench.layers.standardized import Standardized
@@ -16,13 +17,16 @@ __all__ = [
     "WEIGHTED",
     "AveragedBatchNorm",
     "BatchRenorm",
+    "Calls",
     "DynamicTanh",
     "FourThings",
     "Place",
     "RmsNorm",
     "Standardized",
     "SynchronizedBatchNorm",
+    "calls_of",
     "normalizes",
+    "on_meta",
     "places",
     "swapped",
     "weighted",

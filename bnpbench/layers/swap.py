@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any, Literal
 
 import torch
@@ -28,6 +27,7 @@ from torch.nn.utils import parametrize
 from torch.utils._python_dispatch import _disable_current_modes
 
 from bnpbench.errors import NotApplicable
+from bnpbench.layers.probing import on_meta
 from bnpbench.sites import Normalization
 
 Over = Literal["map", "last", "first"]
@@ -114,7 +114,8 @@ def swapped(model: nn.Module, normalization: Normalization, input_shape: tuple[i
             faults.append(str(error))
     if faults:
         more = f" (and {len(faults) - 1} more)" if faults[1:] else ""
-        raise NotApplicable(f"{len(found) - len(faults)} of {len(found)} sites: {faults[0]}{more}")
+        served = len(found) - len(faults)
+        raise NotApplicable(f"{served} of {len(found)} sites: {faults[0]}{more}", served)
     for module in list(model.modules()):
         if normalization.maker is None and getattr(module, "inplace", False):
             module.inplace = False  # what it writes over may now be what a normalization kept for others: its input
@@ -181,7 +182,9 @@ def _place(name: str, module: nn.Module) -> Place | None:
             known = replace(place, over=over)
             if any(_computes(known, _over(over, function)) for function in _FUNCTIONS):
                 return known
-    return Place(name, module, fault=f"what its class {kind.__name__} computes is none of the normalizations known here")
+    return Place(
+        name, module, fault=f"what its class {kind.__name__} computes is none of the normalizations known here"
+    )
 
 
 def _looks_like_one(module: nn.Module) -> bool:
@@ -283,10 +286,8 @@ def _random(tensor: Tensor) -> Tensor:
 # --- what is put there -------------------------------------------------------------------------
 
 
-def _replacement(
-    place: Place, normalization: Normalization, seen: Mapping[nn.Module, int], like: Tensor
-) -> nn.Module:
-    """What stands at a site from now on, of the device and type of the site, which are those of ``like`` if it has none.
+def _replacement(place: Place, normalization: Normalization, seen: Mapping[nn.Module, int], like: Tensor) -> nn.Module:
+    """What stands at a site from now on, of the site's device and type, or of those of ``like`` if it has none.
 
     Raises:
         NotApplicable: nothing can.
@@ -346,7 +347,8 @@ def _shapes(model: nn.Module, found: Iterable[Place], input_shape: tuple[int, ..
         NotApplicable: the network cannot be run without data, on ``meta``.
     """
     seen: dict[nn.Module, int] = {}
-    copy, origin = on_meta(model)
+    copy = on_meta(model)
+    origin = dict(zip(copy.modules(), model.modules(), strict=True))
     handles = list(_noting(copy, origin, seen, {place.module for place in found}))
     try:
         with torch.no_grad():
@@ -369,15 +371,3 @@ def _noting(
         seen[origin[module]] = args[0].dim() - 2
 
     return (module.register_forward_pre_hook(note) for module in copy.modules() if origin[module] in wanted)
-
-
-def on_meta(model: nn.Module) -> tuple[nn.Module, dict[nn.Module, nn.Module]]:
-    """A copy without data, and for each of its modules the one of ``model``."""
-    memo: dict[int, Any] = {id(tensor): _meta(tensor) for tensor in _tensors(model)}
-    copy = deepcopy(model, memo)
-    return copy, dict(zip(copy.modules(), model.modules(), strict=True))
-
-
-def _meta(tensor: Tensor) -> Tensor:
-    meta = tensor.detach().to("meta")
-    return nn.Parameter(meta, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else meta

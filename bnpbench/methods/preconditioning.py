@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -30,6 +33,7 @@ class Training:
         precision: ``float32``, ``tf32``, or ``bf16`` or ``fp16`` (autocast).
         engine: ``eager``, ``compiled``, ``graphed`` or ``auto``.
         penalized: whether a penalty is added to the loss, whose gradient by-passes the layers.
+        input_shape: of one example, of a network whose layers may be called in any way; None: each is called once.
     """
 
     batch_size: int
@@ -37,6 +41,7 @@ class Training:
     precision: str = "float32"
     engine: str = "eager"
     penalized: bool = False
+    input_shape: tuple[int, ...] | None = None
 
 
 class Preconditioning(Options):
@@ -51,6 +56,7 @@ class Preconditioning(Options):
     standardize: bool = True  # the damped variance
     first_layer: bool = True  # precondition the layer that reads the input
     form: Literal["auto", "plain"] = "auto"  # auto: the lean form on dense layers where it is possible and costs less
+    layers: tuple[Annotated[str, Field(min_length=1)], ...] = ()  # patterns of names: "blocks.*", "!head"; absent: all
 
     def bnp(self, model: nn.Module, training: Training) -> BNP:
         """BNP by these parameters on a model.
@@ -59,26 +65,56 @@ class Preconditioning(Options):
             NotApplicable: no layer is left to it.
         """
         from bnpbench.bnp import BNP
-        from bnpbench.layers import weighted
+        from bnpbench.bnp.tracking import LEFT_OUT
+        from bnpbench.layers import calls_of, weighted
 
-        names = [name for name, _ in weighted(model)]
-        if not names[0 if self.first_layer else 1 :]:
-            raise NotApplicable("no layer is preconditioned")
+        calls = None if training.input_shape is None else calls_of(model, training.input_shape)
+        left = dict[str, str]()  # with the reason
+        for place, (name, _) in enumerate(weighted(model)):
+            if place == 0 and not self.first_layer:
+                left[name] = "the first layer"
+            elif not self._takes(name):
+                left[name] = "left out by layers"
+            elif calls is not None and name in calls.uncalled:
+                left[name] = "its weight is used without calling it"
+        if len(left) == sum(1 for _ in weighted(model)):
+            raise NotApplicable(f"no layer is preconditioned{_told(left)}")
         # A penalty's gradient by-passes the lean form, and under autocast the plain one would run.
         plain = self.form == "plain" or training.devices > 1 or training.precision in AUTOCAST or training.penalized
-        return BNP(
-            model,
-            rho=self.rho,
-            eps1=self.eps1,
-            eps2=self.eps2,
-            statistics=self.statistics,
-            scale=self.scale,
-            center=self.center,
-            standardize=self.standardize,
-            count="forward",  # the training step takes every forward pass to a backward one
-            layers=None if self.first_layer else (lambda name, module: name != names[0]),
-            lean=None if plain else partial(_costs_less_lean, training),
+        even = training.input_shape is None or (calls is not None and calls.even)
+        plain = plain or not even
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # that there is no layer, which is told below
+            bnp = BNP(
+                model,
+                rho=self.rho,
+                eps1=self.eps1,
+                eps2=self.eps2,
+                statistics=self.statistics,
+                scale=self.scale,
+                center=self.center,
+                standardize=self.standardize,
+                count="forward" if even else "backward",  # the training step takes every forward pass to a backward one
+                layers=(lambda name, module: name not in left) if left else None,
+                lean=None if plain else partial(_costs_less_lean, training),
+            )
+        bnp.skipped.update({name: reason for name, reason in left.items() if bnp.skipped.get(name) == LEFT_OUT})
+        if not bnp.layers:
+            raise NotApplicable(f"no layer is preconditioned{_told(bnp.skipped)}")
+        return bnp
+
+    def _takes(self, name: str) -> bool:
+        """Whether ``layers`` asks for a layer: a pattern fits, if there are any, and none of those behind a ``!``."""
+        wanted = [pattern for pattern in self.layers if not pattern.startswith("!")]
+        without = [pattern[1:] for pattern in self.layers if pattern.startswith("!")]
+        return (not wanted or any(fnmatchcase(name, pattern) for pattern in wanted)) and not any(
+            fnmatchcase(name, pattern) for pattern in without
         )
+
+
+def _told(left: Mapping[str, str]) -> str:
+    """The first of the layers that are left alone, with the reason."""
+    return next((f": {name!r}: {reason}" for name, reason in left.items()), "")
 
 
 def _costs_less_lean(training: Training, name: str, module: nn.Module) -> bool:

@@ -43,7 +43,7 @@ class MadeNetwork(NetworkPlugin):
         return swapped(model, normalization, input_shape)
 
     def _made(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-        """:meth:`native`; one that cannot be made without data (on ``meta``) is made with them, and they are dropped."""
+        """:meth:`native`; one that cannot be made without data (on ``meta``) is made with them and then moved."""
         import torch
 
         if torch.get_default_device().type != "meta":

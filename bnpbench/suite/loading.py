@@ -177,7 +177,11 @@ def _given(target: str, source: Source) -> PluginFile:
 def _modules(source: Source, document: Document, allowed: bool) -> tuple[PluginFile, ...]:
     """The modules that networks are imported from."""
     files = dict[str, PluginFile]()
-    told = {"train": document.train, "sweep": document.sweep, "override": [{"set": one.set} for one in document.override]}
+    told = {
+        "train": document.train,
+        "sweep": document.sweep,
+        "override": [{"set": one.set} for one in document.override],
+    }
     for place, target in _targets(told, ()):
         if not allowed:
             raise source.error("names Python code to run; pass --allow-plugins if you trust it", place)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -14,8 +13,9 @@ from torch import Tensor, nn
 
 from bnpbench.errors import NotApplicable
 from bnpbench.fields import AUTOCAST
-from bnpbench.layers import BatchRenorm, FourThings, RmsNorm, weighted
+from bnpbench.layers import BatchRenorm, FourThings, RmsNorm, on_meta, weighted
 from bnpbench.methods.base import Decay, Preconditioner
+from bnpbench.registry import ships
 from bnpbench.sites import Normalization, no_form_of_its_own, no_site, nothing_to_precondition, single_row, single_value
 from bnpbench.suite import Settings, training_of
 
@@ -99,9 +99,18 @@ def _demand_effect(settings: Settings, model: nn.Module, sites: list[str]) -> No
         raise NotApplicable(nothing_to_precondition(network, method.kind))
 
 
-def preconditioner(settings: Settings, model: nn.Module) -> Preconditioner | None:
-    """What changes the gradients of ``model``, if the method of ``settings`` does."""
-    return settings.method.preconditioner(model, training_of(settings, penalized=penalty(settings, model) is not None))
+def preconditioner(settings: Settings, model: nn.Module, input_shape: tuple[int, ...]) -> Preconditioner | None:
+    """What changes the gradients of ``model``, if the method of ``settings`` does.
+
+    Args:
+        settings: of the cell.
+        model: of :func:`build_model`.
+        input_shape: of one example as the network reads it.
+    """
+    network = settings.network
+    known = ships(type(network)) and not network.of_others  # each of its layers is called once
+    training = training_of(settings, penalized=penalty(settings, model) is not None)
+    return settings.method.preconditioner(model, training if known else replace(training, input_shape=input_shape))
 
 
 def penalty(settings: Settings, model: nn.Module) -> Callable[[], Tensor] | None:
@@ -144,7 +153,7 @@ def not_applicable(model: nn.Module, input_shape: tuple[int, ...], batch_size: i
         input_shape: the shape of one example as the network reads it.
         batch_size: examples in a training step.
     """
-    copy = deepcopy(model, {id(tensor): _on_meta(tensor) for tensor in [*model.parameters(), *model.buffers()]})
+    copy = on_meta(model)
 
     def look(name: str, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         shape, where = inputs[0].shape, f"layer {name!r}"
@@ -180,8 +189,3 @@ def _own_values(module: nn.Module, shape: torch.Size) -> int | None:
 
 def _widen(module: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return tuple(x.to(module.weight.dtype) for x in inputs)
-
-
-def _on_meta(tensor: Tensor) -> Tensor:
-    meta = tensor.detach().to("meta")
-    return nn.Parameter(meta, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else meta

@@ -66,13 +66,38 @@ TIMM: dict[str, dict[str, Any]] = {  # with options that make it small, for imag
     "resnetv2_50x1_bit": {},
     "vit_tiny_patch16_224": {"img_size": 32},
 }
-LISTED = """
-    cait_xxs24_224 coat_lite_tiny convit_tiny convmixer_768_32 convnext_atto convnextv2_atto crossvit_9_240 dla34
-    edgenext_xx_small efficientformer_l1 efficientnet_b0 efficientvit_b0 efficientvit_m0 gmixer_12_224 hgnet_base
-    hrnet_w18_small inception_next_atto legacy_xception levit_128 mixer_s32_224 mobilenetv4_conv_small poolformer_s12
-    pvt_v2_b0 repvit_m0_9 res2net50_14w_8s resnetv2_50x1_bit selecsls42 tiny_vit_5m_224 visformer_small
-    vit_tiny_patch16_224
-""".split()
+LISTED = [
+    "cait_xxs24_224",
+    "coat_lite_tiny",
+    "convit_tiny",
+    "convmixer_768_32",
+    "convnext_atto",
+    "convnextv2_atto",
+    "crossvit_9_240",
+    "dla34",
+    "edgenext_xx_small",
+    "efficientformer_l1",
+    "efficientnet_b0",
+    "efficientvit_b0",
+    "efficientvit_m0",
+    "gmixer_12_224",
+    "hgnet_base",
+    "hrnet_w18_small",
+    "inception_next_atto",
+    "legacy_xception",
+    "levit_128",
+    "mixer_s32_224",
+    "mobilenetv4_conv_small",
+    "poolformer_s12",
+    "pvt_v2_b0",
+    "repvit_m0_9",
+    "res2net50_14w_8s",
+    "resnetv2_50x1_bit",
+    "selecsls42",
+    "tiny_vit_5m_224",
+    "visformer_small",
+    "vit_tiny_patch16_224",
+]
 
 
 def torchvisions(name: str) -> nn.Module:
@@ -177,9 +202,7 @@ class Deep(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.stem = Conv2dNormActivation(3, 6, norm_layer=Activated, activation_layer=None)
-        self.blocks = nn.ModuleList(
-            nn.Sequential(nn.Conv2d(6, 6, 1, bias=False), nn.GroupNorm(2, 6)) for _ in range(2)
-        )
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Conv2d(6, 6, 1, bias=False), nn.GroupNorm(2, 6)) for _ in range(2))
         self.shared = nn.InstanceNorm2d(6, affine=True, track_running_stats=True)
         self.again = nn.Sequential(nn.Conv2d(6, 6, 1), self.shared)
         self.rows = nn.BatchNorm1d(6)
@@ -198,7 +221,9 @@ def test_a_kind_for_itself_changes_no_bit_in_what_people_write() -> None:
     torch.manual_seed(0)
     same_after_a_swap(Deep(), (3, 5, 5), batch=4)
     same_after_a_swap(nn.BatchNorm1d(7), (7, 3))
-    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2, enable_nested_tensor=False)
+    encoder = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2, enable_nested_tensor=False
+    )
     same_after_a_swap(encoder, (5, 8))
     decoder = nn.TransformerEncoderLayer(8, 2, 16, bias=False, norm_first=True)
     same_after_a_swap(decoder, (5, 8))

@@ -41,7 +41,9 @@ def itself(place: Place, dims: int) -> nn.Module:
         return BATCH_NORMS[dims](place.features, eps, old.momentum, track_running_stats=old.track_running_stats)
     if isinstance(old, _InstanceNorm):
         statistics = old.track_running_stats
-        return INSTANCE_NORMS[dims](place.features, eps, old.momentum, affine=old.affine, track_running_stats=statistics)
+        return INSTANCE_NORMS[dims](
+            place.features, eps, old.momentum, affine=old.affine, track_running_stats=statistics
+        )
     if isinstance(old, nn.GroupNorm):
         return nn.GroupNorm(old.num_groups, place.features, eps)
     return (nn.LayerNorm if isinstance(old, nn.LayerNorm) else nn.RMSNorm)(place.features, eps)

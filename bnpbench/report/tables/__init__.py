@@ -12,6 +12,7 @@ from bnpbench.report.tables.claims import claims, references
 from bnpbench.report.tables.conditioning import conditioning
 from bnpbench.report.tables.costs import bounds, costs
 from bnpbench.report.tables.growth import growth
+from bnpbench.report.tables.reach import reach
 from bnpbench.report.tables.selection import selection
 from bnpbench.report.tables.summary import damaged, deviations, heading, ran, remarks, settings, strays, unfinished
 from bnpbench.report.tables.timing import timing
@@ -27,6 +28,7 @@ SECTIONS: tuple[Callable[[View], Section | None], ...] = (
     accuracy,
     time_to_accuracy,
     conditioning,
+    reach,
     costs,
     bounds,
     growth,
