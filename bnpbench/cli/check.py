@@ -73,7 +73,10 @@ def check(
         if json_schema:
             print(json.dumps(schema(), indent=2))
             return 0
-        loaded = [load_suite(suite, allow_plugins=allow_plugins, changes=changes or (), network=network) for suite in suites or ()]
+        loaded = [
+            load_suite(suite, allow_plugins=allow_plugins, changes=changes or (), network=network)
+            for suite in suites or ()
+        ]
         asked = Options(only=tuple(only or ()), seeds=seeds, epochs=epochs)
         selections = [asked.selection(suite) for suite in loaded]
         for selection in selections:

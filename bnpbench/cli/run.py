@@ -62,7 +62,9 @@ def run(
         from bnpbench.execution.run import execute
         from bnpbench.suite import load_suite
 
-        loaded = [load_suite(suite, allow_plugins=allow_plugins, changes=changes or (), network=network) for suite in suites]
+        loaded = [
+            load_suite(suite, allow_plugins=allow_plugins, changes=changes or (), network=network) for suite in suites
+        ]
         options = Options(
             out=out,
             device=device,
