@@ -116,7 +116,8 @@ def swapped(model: nn.Module, normalization: Normalization, input_shape: tuple[i
         more = f" (and {len(faults) - 1} more)" if faults[1:] else ""
         served = len(found) - len(faults)
         raise NotApplicable(f"{served} of {len(found)} sites: {faults[0]}{more}", served)
-    for module in list(model.modules()):
+    modules: list[Any] = list(model.modules())
+    for module in modules:
         if normalization.maker is None and getattr(module, "inplace", False):
             module.inplace = False  # what it writes over may now be what a normalization kept for others: its input
         for name, child in module._modules.items():

@@ -15,15 +15,15 @@ class Odd(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.once, self.twice, self.used, self.half, self.spare = (nn.Linear(3, 3) for _ in range(5))
+        self.once, self.twice, self.used, self.part, self.spare = (nn.Linear(3, 3) for _ in range(5))
         self.halves = False
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.twice(self.twice(self.once(x)))
         x = F.linear(x, self.used.weight)
         if self.halves:
-            unused = self.half(x)
-            return self.half(x) + unused.detach()
+            unused = self.part(x)
+            return self.part(x) + unused.detach()
         return x
 
 
