@@ -47,7 +47,8 @@ def test_a_kind_is_written_in_one_module() -> None:
     found = Counter[str]()
     for path in PACKAGE.rglob("*.py"):
         found.update(words(path) & KINDS)
-    assert found == dict.fromkeys(KINDS, 1)
+    packages = {"torchvision": 2}  # whose version is recorded
+    assert found == dict.fromkeys(KINDS, 1) | packages
 
 
 def test_every_base_has_its_kinds_and_every_kind_its_name() -> None:
