@@ -119,9 +119,9 @@ class CellRow(TypedDict, total=False):
     ]  # CUDA
     bnp_form: str | None
     sites: str | None  # of a network of others, a line each
-    sites_served: int | None
-    bnp_layers: int | None
-    bnp_parameters: int | None
+    sites_served: Annotated[int | None, Metric(exact=True)]
+    bnp_layers: Annotated[int | None, Metric(exact=True)]
+    bnp_parameters: Annotated[int | None, Metric(exact=True)]
     bnp_skipped: str | None  # name and reason, a line each
     peak_memory_bytes: Annotated[int | None, Metric("B", better="lower")]  # CUDA: of the steps alone
     graph_memory_bytes: Annotated[int | None, Metric("B", better="lower")]  # and what a CUDA graph keeps beside it

@@ -99,13 +99,15 @@ def _demand_effect(settings: Settings, model: nn.Module, sites: list[str]) -> No
         raise NotApplicable(nothing_to_precondition(network, method.kind))
 
 
-def preconditioner(settings: Settings, model: nn.Module, input_shape: tuple[int, ...]) -> Preconditioner | None:
+def preconditioner(
+    settings: Settings, model: nn.Module, input_shape: tuple[int, ...] | None = None
+) -> Preconditioner | None:
     """What changes the gradients of ``model``, if the method of ``settings`` does.
 
     Args:
         settings: of the cell.
         model: of :func:`build_model`.
-        input_shape: of one example as the network reads it.
+        input_shape: of one example as the network reads it; without it each layer is taken to be called once.
     """
     network = settings.network
     known = ships(type(network)) and not network.of_others  # each of its layers is called once
