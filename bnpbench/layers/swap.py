@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.modules.lazy import LazyModuleMixin
+from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -105,7 +106,8 @@ def swapped(model: nn.Module, normalization: Normalization, input_shape: tuple[i
         )
     found = places(model)
     seen = _shapes(model, found, input_shape) if any(p.dims is None and not p.fault for p in found) else {}
-    like = next(filter(torch.is_floating_point, _tensors(model)), torch.empty(0))
+    sized = (tensor for tensor in _tensors(model) if not is_lazy(tensor))
+    like = next(filter(torch.is_floating_point, sized), torch.empty(0))
     made, faults = dict[nn.Module, nn.Module](), list[str]()
     for place in found:
         try:
