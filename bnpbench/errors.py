@@ -72,7 +72,16 @@ class StatisticsError(BnpbenchError):
 
 
 class NotApplicable(BnpbenchError):
-    """A method that has no meaning in a setting, with the reason; a status, never a failure."""
+    """A method that has no meaning in a setting, with the reason; a status, never a failure.
+
+    Args:
+        message: the reason.
+        served: at how many sites of a network of others it would have had a meaning, where it is known.
+    """
+
+    def __init__(self, message: str, served: int | None = None) -> None:
+        self.served = served
+        super().__init__(message)
 
 
 class WorkersLost(BnpbenchError):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Annotated, Any, Literal, Self, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
 
 class Options(BaseModel):
@@ -23,6 +24,18 @@ PositiveFloat = Annotated[float, Field(gt=0)]
 NonNegativeFloat = Annotated[float, Field(ge=0)]
 
 
+class Keywords(dict[str, Any]):
+    """Arguments by name, as a suite writes them for a function that nothing is known of; hashable, never changed."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(tuple(sorted((name, repr(value)) for name, value in self.items())))
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        table = core_schema.dict_schema(core_schema.str_schema(strict=True), core_schema.any_schema())
+        return core_schema.no_info_after_validator_function(cls, table)
+
+
 class Kinded(Options):
     """Base of what a suite names by its kind: the fields are its options, and the methods say what it does.
 
@@ -33,14 +46,14 @@ class Kinded(Options):
     kind: str
 
     @classmethod
-    def name(cls) -> str | None:
-        """The name that a suite writes; None for a base class."""
+    def word(cls) -> str | None:
+        """The kind that a suite writes; None for a base class."""
         return next(iter(get_args(stripped(hints(cls)["kind"]))), None)
 
     @classmethod
     def made(cls, **options: object) -> Self:
         """One of this kind, with these options and the defaults of the others."""
-        return cls.model_validate({"kind": cls.name(), **options})
+        return cls.model_validate({"kind": cls.word(), **options})
 
 
 @cache

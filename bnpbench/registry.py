@@ -49,7 +49,7 @@ class Registry:
     def __init__(self, classes: Iterable[type[Kinded]]) -> None:
         found: dict[type[Kinded], dict[str, type[Kinded]]] = {base: {} for base in BASES}
         for cls in classes:
-            base, kind = base_of(cls), cls.name()
+            base, kind = base_of(cls), cls.word()
             if kind is None:
                 raise SuiteError(f'{cls.__name__} needs a kind, such as kind: Literal["{cls.__name__.lower()}"]')
             if kind in found[base]:
@@ -95,7 +95,7 @@ def noun(base: type[Kinded]) -> str:
 def built_in() -> Registry:
     """What ships with bnpbench."""
     classes = [cls for package in _PACKAGES for cls in _classes_in(package)]
-    return Registry(sorted(classes, key=lambda cls: str(cls.name())))
+    return Registry(sorted(classes, key=lambda cls: str(cls.word())))
 
 
 @cache
@@ -113,13 +113,13 @@ def subject() -> str:
 
 def ships(cls: type[Kinded]) -> bool:
     """Whether a class is one of bnpbench and no plugin's."""
-    return built_in().kinds(base_of(cls)).get(str(cls.name())) is cls
+    return built_in().kinds(base_of(cls)).get(str(cls.word())) is cls
 
 
 def _classes_in(package: ModuleType) -> Iterable[type[Kinded]]:
     for info in pkgutil.iter_modules(package.__path__):
         module = importlib.import_module(f"{package.__name__}.{info.name}")
-        yield from (cls for cls in kinded(module) if cls.name() is not None)
+        yield from (cls for cls in kinded(module) if cls.word() is not None)
 
 
 def kinded(module: ModuleType) -> list[type[Kinded]]:

@@ -54,12 +54,14 @@ class Normalization:
             (0: rows of features) and ``site``, the name of the layer that it follows; None: nothing is put there.
         conv_bias: whether the convolutions of a residual network get a bias, which they lack under BN.
         input: whether one stands before the first layer, too.
+        native: whether a network that its author made with normalizations keeps them as they are.
     """
 
     position: Position | None = None
     maker: Maker | None = None
     conv_bias: bool = True
     input: bool = False
+    native: bool = False
 
     def make(self, features: int, spatial_dims: int, site: str) -> nn.Module:
         """The normalization behind the layer ``site``.
@@ -97,6 +99,11 @@ def no_site(network: str, method: str, preconditioned: bool) -> str:
     if preconditioned:
         return f"the network {network!r} asks for no normalization: {method!r} would be bnp under another name"
     return f"the network {network!r} asks for no normalization: {method!r} would be vanilla under another name"
+
+
+def no_form_of_its_own(network: str, method: str) -> str:
+    """What is wrong with leaving a network's normalizations as they are where it has none but a method's."""
+    return f"the network {network!r} is made with a method's normalizations and has none of its own: {method!r} is none"
 
 
 def nothing_to_precondition(network: str, method: str) -> str:

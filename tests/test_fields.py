@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
-from bnpbench.fields import Kinded, Options, Positive, PositiveFloat, default_of, hints, stripped
+from bnpbench.fields import Keywords, Kinded, Options, Positive, PositiveFloat, default_of, hints, stripped
 
 
 class Base(Kinded):
@@ -21,7 +21,21 @@ class Own(Base):
 
 
 def test_a_kind_has_its_name_and_a_base_has_none() -> None:
-    assert (Own.name(), Base.name(), Kinded.name()) == ("own", None, None)
+    assert (Own.word(), Base.word(), Kinded.word()) == ("own", None, None)
+
+
+def test_arguments_of_a_function_are_hashable_and_kept_as_they_are() -> None:
+    class Made(Kinded):
+        kind: Literal["made"]
+        options: Keywords = Keywords()
+
+    one = Made.made(options={"width": 3, "sides": (1, 2), "inner": {"a": 1}})
+    assert hash(one) == hash(Made.made(options={"sides": (1, 2), "width": 3, "inner": {"a": 1}}))
+    assert one.model_dump(mode="json", exclude_defaults=True) == {
+        "kind": "made",
+        "options": {"width": 3, "sides": [1, 2], "inner": {"a": 1}},
+    }
+    assert Made.made().model_dump(exclude_defaults=True) == {"kind": "made"}
 
 
 def test_one_is_made_of_its_options() -> None:

@@ -36,6 +36,7 @@ BESIDE = {  # tests of no one module, files and folders, and what they are of
     "report/figures/test_titles.py": "titles of all figures",
     "report/test_strangers.py": "reports of a stranger's results",
     "report/test_suites.py": "reports of a suite file",
+    "suite/test_imported_networks.py": "networks by module and function, from the suite to its results",
     "test_house.py": "the layout",
     "theory/test_mutations.py": "each check, on its statement broken",
     "training/test_readings_of_batch_norm.py": "the paper's batch normalization, from its formulas",

@@ -16,6 +16,7 @@ Predicate = Callable[[str, nn.Module], bool]
 
 _KINDS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _FORWARDS = [kind.forward for kind in (*_KINDS, Linear)]
+LEFT_OUT = "left out by the predicate `layers`"
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
 
@@ -36,7 +37,7 @@ def find_layers(model: nn.Module, wanted: Predicate | None) -> tuple[dict[str, n
     for name, module in modules.items():
         reason = _reason_to_skip(module, owners)
         if reason is None and wanted is not None and not wanted(name, module):
-            reason = "left out by the predicate `layers`"
+            reason = LEFT_OUT
         if reason is None:
             layers[name] = module
         elif isinstance(module, (*_KINDS, *_TRANSPOSED)) or any(p is not None for p in module._parameters.values()):

@@ -57,6 +57,13 @@ def check(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Give every cell this setting, whatever the suite says."),
     ] = None,
+    network: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PACKAGE.MODULE:FACTORY",
+            help="A function that makes a network instead of the suite's: native against bnp+native.",
+        ),
+    ] = None,
     allow_plugins: Annotated[
         bool, typer.Option("--allow-plugins", help="Run the Python files that a suite names.")
     ] = False,
@@ -79,7 +86,10 @@ def check(
         if json_schema:
             print(json.dumps(schema(), indent=2))
             return 0
-        loaded = [load_suite(suite, allow_plugins=allow_plugins, changes=changes or ()) for suite in suites or ()]
+        loaded = [
+            load_suite(suite, allow_plugins=allow_plugins, changes=changes or (), network=network)
+            for suite in suites or ()
+        ]
         asked = Options(only=tuple(only or ()), seeds=seeds, epochs=epochs)
         selections = [asked.selection(suite) for suite in loaded]
         screen = terminal()

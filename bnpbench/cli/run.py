@@ -58,6 +58,13 @@ def run(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Give every cell this setting, whatever the suite says."),
     ] = None,
+    network: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PACKAGE.MODULE:FACTORY",
+            help="A function that makes a network instead of the suite's: native against bnp+native.",
+        ),
+    ] = None,
     allow_plugins: Annotated[
         bool, typer.Option("--allow-plugins", help="Run the Python files that a suite names.")
     ] = False,
@@ -75,7 +82,9 @@ def run(
         from bnpbench.execution.run import execute
         from bnpbench.suite import load_suite
 
-        loaded = [load_suite(suite, allow_plugins=allow_plugins, changes=changes or ()) for suite in suites]
+        loaded = [
+            load_suite(suite, allow_plugins=allow_plugins, changes=changes or (), network=network) for suite in suites
+        ]
         options = Options(
             out=out,
             device=device,

@@ -75,7 +75,7 @@ class StoredImages(Images):
                 if found != md5:
                     return (
                         f"{cls.title} is damaged: the MD5 sum of {path} ({path.stat().st_size:,} bytes) is {found}, "
-                        f"not {md5}; fetch it again with `bnpbench data get {cls.name()}`, or give another folder "
+                        f"not {md5}; fetch it again with `bnpbench data get {cls.word()}`, or give another folder "
                         f"by --data-dir or {VARIABLE}"
                     )
         except OSError as error:
@@ -107,13 +107,13 @@ class StoredImages(Images):
         if is_offline(offline):
             raise DataError(f"{reason} (offline: nothing is downloaded)")
         prepare(root)
-        with FileLock(root / f".{cls.name()}.lock"):
+        with FileLock(root / f".{cls.word()}.lock"):
             if cls.unfit(root) is not None:
                 cls._download(root)
 
     @classmethod
     def _download(cls, root: Path) -> None:
-        beside = root / f".{cls.name()}.partial"
+        beside = root / f".{cls.word()}.partial"
         what = f"fetching {cls.title} ({cls.megabytes} MB) to {root}"
         tell(what)
         shutil.rmtree(beside, ignore_errors=True)  # of a run that was killed
@@ -139,7 +139,7 @@ class StoredImages(Images):
 
     @classmethod
     def _how_to_get(cls) -> str:
-        return f"give its folder by --data-dir or {VARIABLE}, or run `bnpbench data get {cls.name()}`"
+        return f"give its folder by --data-dir or {VARIABLE}, or run `bnpbench data get {cls.word()}`"
 
 
 class _Bytes:

@@ -240,6 +240,6 @@ def demand_devices(devices: int, device: str, *, first: int, gpus: int, cores: i
 def check_data(datasets: Iterable[type[DatasetPlugin]], data_dir: Path | None, offline: bool) -> None:
     """Raises DataError for a data set that is not there, or damaged, and may not be fetched."""
     root = storage.root(data_dir)
-    for dataset in sorted(datasets, key=lambda cls: str(cls.name())) if storage.is_offline(offline) else ():
+    for dataset in sorted(datasets, key=lambda cls: str(cls.word())) if storage.is_offline(offline) else ():
         if (reason := dataset.unfit(root)) is not None:
             raise DataError(f"{reason} (offline: nothing is downloaded)")

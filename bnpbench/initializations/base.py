@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from bnpbench.fields import Kinded
 
@@ -12,7 +12,13 @@ if TYPE_CHECKING:
 
 
 class InitializationPlugin(Kinded):
-    """A distribution of initial weights; biases start from 0."""
+    """A distribution of initial weights; biases start from 0.
+
+    Attributes:
+        keeps: whether nothing is drawn: a network starts from the weights that it is built with.
+    """
+
+    keeps: ClassVar[bool] = False
 
     def draw(self, weight: Tensor, generator: torch.Generator) -> Tensor:
         """New values for a weight.
@@ -26,7 +32,7 @@ class InitializationPlugin(Kinded):
         """
         raise NotImplementedError(f"{type(self).__name__} defines no draw()")
 
-    def initialize(self, model: nn.Module, generator: torch.Generator) -> None:
+    def initialize(self, model: nn.Module, generator: torch.Generator, *, whole: bool = False) -> None:
         """Draw the weights of every dense layer and convolution of ``model`` in order; set their biases to 0.
 
         Normalization layers keep the ones and zeros that they are built with and draw nothing, so the
@@ -36,12 +42,17 @@ class InitializationPlugin(Kinded):
         Args:
             model: changed in place.
             generator: a generator of the CPU.
+            whole: for a network with weights of others: what else it has is drawn anew, too. Normalizations start from
+                ones and zeros and fresh statistics, other biases from 0; all that has two or more dimensions (weights
+                of attention, embeddings, tokens) is drawn as a weight; other vectors keep their values.
         """
         import torch
 
         from bnpbench.layers import weighted
 
         with torch.no_grad():
+            if whole:
+                self._draw_rest(model, generator)
             for _, module in weighted(model):
                 if not module.weight.is_meta:
                     module.weight.copy_(
@@ -49,3 +60,27 @@ class InitializationPlugin(Kinded):
                     )
                 if module.bias is not None:
                     module.bias.zero_()
+
+    def _draw_rest(self, model: nn.Module, generator: torch.Generator) -> None:
+        import torch
+
+        from bnpbench.layers import WEIGHTED, normalizes
+
+        for module in model.modules():
+            if isinstance(module, WEIGHTED):
+                continue
+            if normalizes(module):
+                fresh(module)
+                continue
+            for name, parameter in module.named_parameters(recurse=False):
+                if parameter.dim() < 2:
+                    if "bias" in name:
+                        parameter.zero_()
+                elif not parameter.is_meta:
+                    parameter.copy_(self.draw(torch.empty(parameter.shape, dtype=parameter.dtype), generator))
+
+
+def fresh(module: nn.Module) -> None:
+    """A normalization's affine at ones and zeros, and its running statistics as before the first batch."""
+    for name, tensor in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)):
+        tensor.fill_(1 if name in ("weight", "running_var") else 0)

@@ -25,6 +25,11 @@ class Columns:
             statistic read once and written once; each tensor that the forward pass keeps for the backward one written
             once and read once; the batch read once. What caches save beyond that, and what operators read and write
             more than once, are not in it.
+        sites: where a network of others has a normalization, a line each: name, class and size.
+        sites_served: at how many of them stands a layer of the method, or the one that it leaves there.
+        bnp_layers: that BNP preconditions.
+        bnp_parameters: numbers in their weights and biases.
+        bnp_skipped: what else has weights, a line each: name and why BNP leaves it alone; not normalizations.
     """
 
     parameters: int | None = None
@@ -36,6 +41,11 @@ class Columns:
     operators_per_step: int | None = None
     bnp_form: str | None = None
     bytes_per_step: int | None = None
+    sites: str | None = None
+    sites_served: int | None = None
+    bnp_layers: int | None = None
+    bnp_parameters: int | None = None
+    bnp_skipped: str | None = None
 
 
 @dataclass(frozen=True)

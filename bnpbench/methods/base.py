@@ -108,6 +108,8 @@ class MethodPlugin(Kinded):
             where there is none) or ``"pre"``.
         preconditioned: whether BNP preconditions the gradients, by the class's options where it has BNP's
             (:class:`bnpbench.methods.preconditioning.Preconditioning`), else by BNP's defaults.
+        native: whether a network of others keeps the normalizations that its author gave it; else they make room for
+            the method's, or for none.
         one_device: it takes statistics of the whole batch, which none of several devices sees.
         ink: its colours and marker in figures; None: the next spare ones.
         baseline: its place among the methods that ratios are taken over, from 0; None: it is none of them.
@@ -115,6 +117,7 @@ class MethodPlugin(Kinded):
     """
 
     preconditioned: ClassVar[bool] = False
+    native: ClassVar[bool] = False
     one_device: ClassVar[bool] = False
     ink: ClassVar[Ink | None] = None
     baseline: ClassVar[int | None] = None

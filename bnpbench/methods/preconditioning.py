@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -32,6 +35,7 @@ class Training:
         penalized: whether a penalty is added to the loss, whose gradient by-passes the layers.
         device: ``cpu`` or ``cuda``.
         accumulate: micro-batches of a batch, whose gradients are added up.
+        input_shape: of one example, of a network whose layers may be called in any way; None: each is called once.
     """
 
     batch_size: int
@@ -41,6 +45,7 @@ class Training:
     penalized: bool = False
     device: str = "cpu"
     accumulate: int = 1
+    input_shape: tuple[int, ...] | None = None
 
 
 class Preconditioning(Options):
@@ -56,6 +61,7 @@ class Preconditioning(Options):
     first_layer: bool = True  # precondition the layer that reads the input
     form: Literal["auto", "plain", "fused"] = "auto"  # auto: the lean one on dense layers where it is possible and
     # costs less, else the fused one on a GPU
+    layers: tuple[Annotated[str, Field(min_length=1)], ...] = ()  # patterns of names: "blocks.*", "!head"; absent: all
 
     def bnp(self, model: nn.Module, training: Training) -> BNP:
         """BNP by these parameters on a model.
@@ -65,32 +71,61 @@ class Preconditioning(Options):
         """
         from bnpbench.bnp import BNP
         from bnpbench.bnp.fused import pays
-        from bnpbench.layers import weighted
+        from bnpbench.bnp.tracking import LEFT_OUT
+        from bnpbench.layers import calls_of, weighted
 
-        names = [name for name, _ in weighted(model)]
-        if not names[0 if self.first_layer else 1 :]:
-            raise NotApplicable("no layer is preconditioned")
+        calls = None if training.input_shape is None else calls_of(model, training.input_shape)
+        left = dict[str, str]()  # with the reason
+        for place, (name, _) in enumerate(weighted(model)):
+            if place == 0 and not self.first_layer:
+                left[name] = "the first layer"
+            elif not self._takes(name):
+                left[name] = "left out by layers"
+            elif calls is not None and name in calls.uncalled:
+                left[name] = "its weight is used without calling it"
+        if len(left) == sum(1 for _ in weighted(model)):
+            raise NotApplicable(f"no layer is preconditioned{_told(left)}")
+        even = training.input_shape is None or (calls is not None and calls.even)
         # A penalty's gradient by-passes the lean form, under autocast the plain one would run, and of the first of
         # several micro-batches it would need what the last one brings. In an eager step the lean one is more launches
         # than the fused one.
         by_gradient = training.devices > 1 or training.precision in AUTOCAST or training.penalized
-        by_gradient |= training.accumulate > 1
+        by_gradient |= training.accumulate > 1 or not even
         fused = self.form == "fused" or (self.form == "auto" and pays(training.device))
         by_gradient |= self.form != "auto" or (fused and training.engine == "eager")
-        return BNP(
-            model,
-            rho=self.rho,
-            eps1=self.eps1,
-            eps2=self.eps2,
-            statistics=self.statistics,
-            scale=self.scale,
-            center=self.center,
-            standardize=self.standardize,
-            count="forward",  # the training step takes every forward pass to a backward one
-            layers=None if self.first_layer else (lambda name, module: name != names[0]),
-            lean=None if by_gradient else partial(_costs_less_lean, training),
-            fused=fused if by_gradient else "auto",
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # that there is no layer, which is told below
+            bnp = BNP(
+                model,
+                rho=self.rho,
+                eps1=self.eps1,
+                eps2=self.eps2,
+                statistics=self.statistics,
+                scale=self.scale,
+                center=self.center,
+                standardize=self.standardize,
+                count="forward" if even else "backward",  # the training step takes every forward pass to a backward one
+                layers=(lambda name, module: name not in left) if left else None,
+                lean=None if by_gradient else partial(_costs_less_lean, training),
+                fused=fused if by_gradient else "auto",
+            )
+        bnp.skipped.update({name: reason for name, reason in left.items() if bnp.skipped.get(name) == LEFT_OUT})
+        if not bnp.layers:
+            raise NotApplicable(f"no layer is preconditioned{_told(bnp.skipped)}")
+        return bnp
+
+    def _takes(self, name: str) -> bool:
+        """Whether ``layers`` asks for a layer: a pattern fits, if there are any, and none of those behind a ``!``."""
+        wanted = [pattern for pattern in self.layers if not pattern.startswith("!")]
+        without = [pattern[1:] for pattern in self.layers if pattern.startswith("!")]
+        return (not wanted or any(fnmatchcase(name, pattern) for pattern in wanted)) and not any(
+            fnmatchcase(name, pattern) for pattern in without
         )
+
+
+def _told(left: Mapping[str, str]) -> str:
+    """The first of the layers that are left alone, with the reason."""
+    return next((f": {name!r}: {reason}" for name, reason in left.items()), "")
 
 
 def _costs_less_lean(training: Training, name: str, module: nn.Module) -> bool:

@@ -23,10 +23,13 @@ class NetworkPlugin(Kinded):
             where it takes both.
         tokens: whether it reads sequences of tokens and says at each position which one follows: logits
             (N, classes, length).
+        of_others: whether others made it, with normalizations and weights of its own
+            (:class:`bnpbench.networks.made.MadeNetwork`).
     """
 
     images: ClassVar[bool | None] = None
     tokens: ClassVar[bool] = False
+    of_others: ClassVar[bool] = False
 
     def build(self, normalization: Normalization, input_shape: tuple[int, ...], classes: int) -> nn.Module:
         """A module from (N, *input_shape) to (N, classes).

@@ -121,6 +121,11 @@ class CellRow(TypedDict, total=False):
         int | None, Metric(label="kernels", better="lower", exact=True, judged="under one torch")
     ]  # CUDA
     bnp_form: str | None
+    sites: str | None  # of a network of others, a line each
+    sites_served: Annotated[int | None, Metric(exact=True)]
+    bnp_layers: Annotated[int | None, Metric(exact=True)]
+    bnp_parameters: Annotated[int | None, Metric(exact=True)]
+    bnp_skipped: str | None  # name and reason, a line each
     peak_memory_bytes: Annotated[int | None, Metric("B", better="lower")]  # CUDA: of the steps alone
     graph_memory_bytes: Annotated[int | None, Metric("B", better="lower")]  # and what a CUDA graph keeps beside it
     energy_joules: Annotated[float | None, Metric("J", better="lower")]  # of all epochs; a claim means that of one

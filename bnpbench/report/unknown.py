@@ -79,6 +79,7 @@ def _peak(view: View, cell: Cell) -> str:
 
 _READINGS = ("energy_joules", "clock_mhz_before", "clock_mhz_after", "throttled")
 _COSTS = ("parameters", "flops_model", "bytes_per_step", "operators_per_step")
+_CONDITIONED = ("bnp_layers", "bnp_parameters")
 _LAPS = ("step_seconds_median", "step_seconds_p90")
 _REASONS: dict[str, Why] = {
     "energy_joules": _energy,
@@ -91,5 +92,7 @@ _REASONS: dict[str, Why] = {
     "other_cores": lambda view, cell: "a block of less than 0.4 s, or a machine that does not tell",
     "validation_accuracy": lambda view, cell: "no example was held out (validation)",
     **dict.fromkeys(_COSTS, _noted("costs are not known")),
+    "sites_served": _noted("costs are not known", "the network is built with its method's layers"),
+    **dict.fromkeys(_CONDITIONED, _noted("costs are not known", "no BNP, or not recorded yet when they were measured")),
     **dict.fromkeys(_LAPS, lambda view, cell: "too few steps were timed by themselves"),
 }

@@ -10,7 +10,7 @@ from typing import Any
 from bnpbench.datasets.base import shape_of
 from bnpbench.networks.base import INPUT
 from bnpbench.registry import ships
-from bnpbench.sites import Misfit, Site, no_site, nothing_to_precondition
+from bnpbench.sites import Misfit, Site, no_form_of_its_own, no_site, nothing_to_precondition
 from bnpbench.suite.cells import Cell
 from bnpbench.suite.document import Measure, Probe
 from bnpbench.suite.expand import Grid
@@ -26,6 +26,8 @@ def misfit(settings: Settings) -> Misfit | None:
     Also None where only building tells, as it does for a network that does not say where it asks for a normalization.
     """
     network, method = settings.network, settings.method
+    if method.native and not network.of_others:
+        return Misfit(no_form_of_its_own(network.kind, method.kind))
     sites = _sites(settings)
     if sites is None:
         return None
@@ -48,6 +50,8 @@ def unchecked(settings: Settings) -> str | None:
         )
         if not ships(type(options))
     ]
+    if settings.network.of_others:
+        told.append(f"what network {settings.network.kind!r} normalizes")
     if settings.dataset.streamed:
         told.append("classes and sizes of the image folder")
     return ", ".join(told) or None
@@ -251,6 +255,11 @@ def warnings(cells: Sequence[Cell], measure: Measure) -> list[str]:
 
 
 def _doubts(settings: Settings) -> Iterable[str]:
+    if settings.network.of_others and not settings.initialization.keeps:
+        yield (
+            f"initialization {settings.initialization.kind!r} redraws all weights of the network "
+            f"{settings.network.kind!r}, its normalizations' too; 'keep' trains it from those that it is made with"
+        )
     schedule, epochs = settings.schedule, settings.epochs
     if (warmup := schedule.warmup) is not None:
         steps = epochs * (settings.split_sizes()[0] // settings.batch_size)

@@ -18,12 +18,14 @@ from pydantic import BaseModel, ValidationError, create_model
 from bnpbench.datasets.base import DatasetPlugin
 from bnpbench.errors import DataError, SuiteError
 from bnpbench.fields import Options
+from bnpbench.initializations.keep import Keep
+from bnpbench.networks.base import NetworkPlugin
 from bnpbench.suite.document import Document
 from bnpbench.suite.explain import Fault, closest, explain, unknown_key
 from bnpbench.suite.matching import Codes, Column, Mask, Table, check_pattern
 from bnpbench.suite.settings import SETTINGS, Settings
 from bnpbench.suite.source import KeyPath, Source, contains
-from bnpbench.suite.vocabulary import Vocabulary, default, frozen, plain
+from bnpbench.suite.vocabulary import Vocabulary, default, frozen, kind_of, plain
 
 MAX_CELLS = 10_000
 
@@ -76,6 +78,7 @@ class Grid:
             raise source.error(f"{self.size:,} cells; a suite has at most {MAX_CELLS:,}", ("sweep",))
         self.table = Table(self.size, self._column, words)
         self._changed = [self._override(number) for number in range(len(document.override))]
+        self._keep_weights()
 
     @cached_property
     def coordinates(self) -> Codes:
@@ -189,6 +192,20 @@ class Grid:
             table = self.words.as_table(SETTINGS[name], change)
             self.table[name].change(mask, lambda value, table=table: merged(value, table))  # type: ignore[misc]
         return mask
+
+    def _keep_weights(self) -> None:
+        """Where nothing says how weights are drawn, a network of others keeps its own."""
+        if "initialization" in {*self._document.train, *(axis.path[0] for axis in self.axes)}:
+            return
+        made = {kind for kind, network in self.words.registry.kinds(NetworkPlugin).items() if network.of_others}
+        unwritten, networks = np.ones(self.size, dtype=bool), self.table["network"]
+        for override, mask in zip(self._document.override, self._changed, strict=True):
+            if "initialization" in override.set:
+                unwritten &= ~mask
+        of_others = [kind_of(value) in made for value in networks.values]
+        mask = unwritten & np.array(of_others, dtype=bool)[networks.codes]
+        if mask.any():
+            self.table["initialization"].change(mask, lambda value: {"kind": Keep.word()})
 
     # --- validation ---------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,17 @@ from pydantic import ValidationError
 
 from bnpbench.cache import expanded
 from bnpbench.errors import SuiteError
+from bnpbench.methods.bnp_native import BnpNative
+from bnpbench.methods.native import Native
+from bnpbench.networks.imported import Imported
 from bnpbench.suite.check import check_baseline, check_devices, check_fit, check_labels, check_settings, groups
 from bnpbench.suite.claims import check_claims
 from bnpbench.suite.document import Document, Override, Select
 from bnpbench.suite.expand import Grid
 from bnpbench.suite.explain import Fault, closest, explain, listed
 from bnpbench.suite.matching import setting_of
-from bnpbench.suite.plugins import PluginFile, imported, load_plugins, plugins_answer
-from bnpbench.suite.source import Source, read
+from bnpbench.suite.plugins import PluginFile, imported, load_plugins, module_file, plugins_answer
+from bnpbench.suite.source import KeyPath, Source, read
 from bnpbench.suite.suite import Row, Suite
 from bnpbench.suite.vocabulary import Vocabulary
 from bnpbench.text import number_of
@@ -30,13 +33,18 @@ from bnpbench.text import number_of
 MAX_PLUGIN_BYTES = 1024 * 1024
 
 
-def load_suite(source: str | Path, *, allow_plugins: bool = False, changes: Sequence[str] = ()) -> Suite:
+def load_suite(
+    source: str | Path, *, allow_plugins: bool = False, changes: Sequence[str] = (), network: str | None = None
+) -> Suite:
     """Reads a suite and checks all of it that needs neither data nor a device.
 
     Args:
         source: a path; or, as a text without slash and ``.toml``, the name of a suite that ships with bnpbench.
         allow_plugins: whether the suite may name Python files to be run.
         changes: ``KEY=VALUE`` each, such as ``optimizer.lr=0.05``: a setting of every cell, whatever the file says.
+        network: ``package.module:factory``, a function that makes a network to take the place of the suite's: its
+            methods are then ``native`` and ``bnp+native``. Its module is installed, beside the suite or in the working
+            folder, and is run.
 
     Returns:
         The suite, whose cells are made by :meth:`~bnpbench.suite.suite.Suite.cells`.
@@ -45,14 +53,17 @@ def load_suite(source: str | Path, *, allow_plugins: bool = False, changes: Sequ
         SuiteError: with file, line, key path and the closest valid key where there is one.
     """
     with plugins_answer():
-        return _load(source, allow_plugins, changes)
+        return _load(source, allow_plugins, changes, network)
 
 
-def _load(source: str | Path, allow_plugins: bool, changes: Sequence[str]) -> Suite:
+def _load(source: str | Path, allow_plugins: bool, changes: Sequence[str], network: str | None) -> Suite:
     file = read(_path(source))
     document = _document(file)
+    given = () if network is None else (_given(network, file),)
+    if network is not None:
+        document = _of_network(document, network)
     try:
-        return replace(_loaded(file, _changed(document, changes), allow_plugins), changes=tuple(changes))
+        return replace(_loaded(file, _changed(document, changes), allow_plugins, given), changes=tuple(changes))
     except SuiteError as error:
         number, _, key = (error.key or "").removeprefix("override[").partition("].set.")
         if key and int(number) >= len(document.override):
@@ -61,8 +72,8 @@ def _load(source: str | Path, allow_plugins: bool, changes: Sequence[str]) -> Su
         raise
 
 
-def _loaded(file: Source, document: Document, allow_plugins: bool) -> Suite:
-    plugins = _plugins(file, document, allow_plugins)
+def _loaded(file: Source, document: Document, allow_plugins: bool, given: tuple[PluginFile, ...]) -> Suite:
+    plugins = (*_plugins(file, document, allow_plugins), *(given or _modules(file, document, allow_plugins)))
     words = Vocabulary(load_plugins(plugins))
     sums = {known for plugin in plugins for known in plugin.sums} | _sums_of_reads(file, document)
     grid = Grid(file, document, words, tuple(sorted(sums)))
@@ -126,6 +137,79 @@ def _document(source: Source) -> Document:
     except ValidationError as error:
         fault = explain(error, Document, data, Vocabulary()) or Fault((), str(error))
         raise source.error(fault.message, fault.path, fault.closest) from None
+
+
+def _of_network(document: Document, target: str) -> Document:
+    """The suite with another network, as it is made and under BNP; what it says of its own networks is left out."""
+    own = ("network", "method", "initialization")
+    train = {name: value for name, value in document.train.items() if name not in own}
+    sweep = {name: value for name, value in document.sweep.items() if name not in own}
+    return document.model_copy(
+        update={
+            "name": f"{document.name}-{target.rpartition(':')[2].replace('.', '-')}"[:64],
+            "train": {**train, "network": {"kind": Imported.word(), "target": target}},
+            "sweep": {"method": [Native.word(), BnpNative.word()], **sweep},
+            "override": tuple(one for one in document.override if not {*own} & {*one.when, *one.set}),
+            "measure": document.measure.model_copy(
+                update={"interleave": tuple(name for name in document.measure.interleave if name in {"method", *sweep})}
+            ),
+            "report": document.report.model_copy(update={"baseline": Native.word()}),
+            "claim": (),
+            "reference": (),
+            "probe": None,
+        }
+    )
+
+
+def _given(target: str, source: Source) -> PluginFile:
+    """The module of a network that was named on the command line."""
+    try:
+        Imported.made(target=target)
+        found = module_file(target.partition(":")[0], (source.path.parent.resolve(), Path.cwd()))
+    except ValidationError:
+        raise SuiteError(f"--network {target}: give package.module:factory") from None
+    except OSError as error:
+        raise SuiteError(f"--network {target}: cannot be read: {error.strerror}") from None
+    if found is None:
+        raise SuiteError(f"--network {target}: no such module is installed, beside the suite or in this folder")
+    return found
+
+
+def _modules(source: Source, document: Document, allowed: bool) -> tuple[PluginFile, ...]:
+    """The modules that networks are imported from."""
+    files = dict[str, PluginFile]()
+    told = {
+        "train": document.train,
+        "sweep": document.sweep,
+        "override": [{"set": one.set} for one in document.override],
+    }
+    for place, target in _targets(told, ()):
+        if not allowed:
+            raise source.error("names Python code to run; pass --allow-plugins if you trust it", place)
+        name = target.partition(":")[0]
+        try:
+            found = files.get(name) or module_file(name, (source.path.parent.resolve(),))
+        except OSError as error:
+            raise source.error(f"cannot be read: {error.strerror}", place) from None
+        if found is None:
+            raise source.error(f"no module {name!r} is installed or beside the suite", place)
+        files[name] = found
+    return tuple(files.values())
+
+
+def _targets(table: object, place: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    """Where a suite names a function that makes a network, and which."""
+    if isinstance(table, list):
+        for number, value in enumerate(table):
+            yield from _targets(value, (*place, number))
+    elif isinstance(table, dict):
+        if table.get("kind") in (None, Imported.word()) and "network" in place:
+            targets = table.get("target")
+            for target in targets if isinstance(targets, list) else [targets]:
+                if isinstance(target, str):  # else it is refused where settings are looked at
+                    yield (*place, "target"), target
+        for name, value in table.items():
+            yield from _targets(value, (*place, name))
 
 
 def _changed(document: Document, changes: Sequence[str]) -> Document:

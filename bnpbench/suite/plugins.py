@@ -132,16 +132,58 @@ def _file(folder: Path, name: str) -> Path | None:
     return found if found is not None and found.resolve().is_relative_to(folder) else None
 
 
+def module_file(name: str, folders: Iterable[Path]) -> PluginFile | None:
+    """The module of a dotted name that is installed, else the one in a folder; None where there is none.
+
+    Nothing of it is run. What an installed one imports is not looked at; one of a folder comes with what it imports
+    from there.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    path = _installed(name)
+    if path is not None:
+        return PluginFile(path, hashlib.sha256(path.read_bytes()).hexdigest(), defines=False)
+    for folder in folders:
+        modules = imported(f"import {name}".encode(), folder)
+        for module in modules:
+            if module.name == name and module.path.is_file():
+                return PluginFile(module.path, module.sha256, modules, defines=False)
+    return None
+
+
+def _installed(name: str) -> Path | None:
+    top, _, rest = name.partition(".")
+    try:
+        spec = importlib.util.find_spec(top)
+    except ValueError:  # of a module without a spec
+        return None
+    if spec is None or spec.loader is _OFFERED:
+        return None
+    if not rest:
+        return Path(spec.origin) if spec.origin and spec.has_location else None
+    found = (_file(Path(folder).resolve(), rest) for folder in spec.submodule_search_locations or ())
+    return next((path for path in found if path is not None and path.is_file()), None)
+
+
 _MODULE = "bnpbench_plugin_"  # begins the names of their modules
 
 
 @dataclass(frozen=True)
 class PluginFile:
-    """A Python file, the SHA-256 of what was read from it, and the modules of its folder that it imports."""
+    """A Python file that a suite names.
+
+    Attributes:
+        path: of the file.
+        sha256: of what was read from it.
+        modules: of its folder, that it imports.
+        defines: whether it is run for the kinds that it defines; else it is a module that a network is imported from.
+    """
 
     path: Path
     sha256: str
     modules: tuple[Module, ...] = ()
+    defines: bool = True
 
     @property
     def sums(self) -> set[str]:
@@ -158,6 +200,8 @@ def load_plugins(files: Sequence[PluginFile]) -> Registry:
     offer(module for file in files for module in file.modules)
     registry = built_in()
     for file in files:
+        if not file.defines:
+            continue
         classes = kinded(_run(file))
         names = ", ".join(base.__name__ for base in BASES)
         if not classes:

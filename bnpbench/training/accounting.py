@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -15,11 +16,14 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bnpbench.bnp import BNP
 from bnpbench.bnp.algorithms import at_least_float32
+from bnpbench.errors import NotApplicable
 from bnpbench.fields import AUTOCAST
+from bnpbench.layers import normalizes, places
 from bnpbench.measure.flops import PRODUCTS, FlopCount
 from bnpbench.measure.step_costs import Columns, Costs
-from bnpbench.methods.base import Published
+from bnpbench.methods.base import Preconditioner, Published
 from bnpbench.methods.vanilla import Vanilla
+from bnpbench.sites import Normalization
 from bnpbench.suite import Settings
 from bnpbench.training import models
 from bnpbench.training.examples import blank
@@ -38,13 +42,24 @@ def costs(settings: Settings, input_shape: tuple[int, ...], classes: int) -> Cos
         input_shape: of one example, as the network takes it.
         classes: outputs of the network.
     """
-    model = _model(settings, input_shape, classes)
+    sites = _sites(settings, input_shape, classes)
+    told = Columns(sites=None if sites is None else "\n".join(sites))
+    try:
+        model = _model(settings, input_shape, classes)
+    except NotApplicable as error:
+        return Costs(replace(told, sites_served=error.served), str(error))
+    if sites is not None:
+        told = replace(told, sites_served=len(sites) if settings.method.native or settings.method.normalizes() else 0)
     shares = _shares(settings)
     reason = models.not_applicable(model, input_shape, settings.pooled_examples)
-    parameters = sum(p.numel() for p in model.parameters())
-    products, without = _plain(settings.model_copy(update={"method": _VANILLA}), input_shape, classes)
+    told = replace(told, parameters=sum(p.numel() for p in model.parameters()))
+    try:
+        products, without = _plain(settings.model_copy(update={"method": _VANILLA}), input_shape, classes)
+    except NotApplicable as error:  # a network of others whose normalizations cannot be taken out
+        return Costs(told, reason, uncounted=f"without its normalizations: {error}")
+    told = replace(told, flops_model=products)
     if reason is not None:
-        return Costs(Columns(parameters, products), reason)
+        return Costs(told, reason)
     added = (
         _products(_step(settings, model, input_shape, classes, preconditioned=False), settings.batch_size) - products
     )
@@ -55,10 +70,46 @@ def costs(settings: Settings, input_shape: tuple[int, ...], classes: int) -> Cos
     with_method, operators = _executed(step, shares)
     kept, casts = _kept(settings, shares, input_shape, classes)
     traffic = _bytes(step, shares) + 2 * kept
-    executed, form = with_method - without, step.bnp.form if isinstance(step.bnp, BNP) else None
     return Costs(
-        Columns(parameters, products, published.predicted, counted, executed, added, operators + casts, form, traffic)
+        replace(
+            told,
+            flops_method_predicted=published.predicted,
+            flops_method_counted=counted,
+            flops_method_executed=with_method - without,
+            flops_method_products=added,
+            operators_per_step=operators + casts,
+            bnp_form=step.bnp.form if isinstance(step.bnp, BNP) else None,
+            bytes_per_step=traffic,
+            **_reach(step.bnp, model),
+        )
     )
+
+
+def _sites(settings: Settings, input_shape: tuple[int, ...], classes: int) -> list[str] | None:
+    """Where a network of others has a normalization of its author's; None of one that is built with a method's."""
+    if not settings.network.of_others:
+        return None
+    with META:
+        made = settings.network.built(Normalization(native=True), input_shape, classes)
+    return [str(place) for place in places(made)]
+
+
+def _reach(bnp: Preconditioner | None, model: nn.Module) -> dict[str, Any]:
+    """The columns that tell what BNP preconditions, and what else has weights of two or more dimensions."""
+    if not isinstance(bnp, BNP):
+        return {}
+    modules = dict(model.named_modules())
+    conditioned = [p for name in bnp.layers for p in modules[name].parameters(recurse=False)]
+    left = [
+        f"{name or 'the network itself'}: {reason}"
+        for name, reason in bnp.skipped.items()
+        if not normalizes(modules[name]) and any(p.dim() > 1 for p in modules[name].parameters(recurse=False))
+    ]
+    return {
+        "bnp_layers": len(bnp.layers),
+        "bnp_parameters": sum(p.numel() for p in conditioned),
+        "bnp_skipped": "\n".join(left),
+    }
 
 
 def kept_bytes(settings: Settings, input_shape: tuple[int, ...], classes: int) -> int:
@@ -99,7 +150,7 @@ def _step(
         labels,
         models.build_optimizer(settings, model),
         images=images,
-        bnp=models.preconditioner(settings, model) if preconditioned else None,
+        bnp=models.preconditioner(settings, model, input_shape) if preconditioned else None,
         penalty=models.penalty(settings, model),
         augment=settings.augment != "none",
         clip_norm=settings.clip_norm,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -14,9 +13,10 @@ from torch import Tensor, nn
 
 from bnpbench.errors import NotApplicable
 from bnpbench.fields import AUTOCAST
-from bnpbench.layers import BatchRenorm, FourThings, RmsNorm, weighted
+from bnpbench.layers import BatchRenorm, FourThings, RmsNorm, on_meta, weighted
 from bnpbench.methods.base import Decay, Preconditioner
-from bnpbench.sites import Normalization, no_site, nothing_to_precondition, single_row, single_value
+from bnpbench.registry import ships
+from bnpbench.sites import Normalization, no_form_of_its_own, no_site, nothing_to_precondition, single_row, single_value
 from bnpbench.suite import Settings, training_of
 
 # Under autocast they would take statistics in half precision, or mix types in ways that not every kernel knows; torch's
@@ -43,12 +43,16 @@ def build_model(
         input_shape: the shape of one example.
         classes: number of outputs.
         generator: a generator of the CPU, from which all weights are drawn; the same state gives
-            every method the same weights. torch's own random state is left as it was.
+            every method the same weights. Weights that are kept are those that the network is built with under its
+            seed. torch's own random state is left as it was.
 
     Raises:
         SuiteError: the network does not fit the examples.
         NotApplicable: the method does not fit a layer, or nothing would come of it.
     """
+    network, keeps = settings.network, settings.initialization.keeps
+    if settings.method.native and not network.of_others:
+        raise NotApplicable(no_form_of_its_own(network.kind, settings.method.kind))
     wanted, sites = _normalization(settings), list[str]()
     if (make := wanted.maker) is not None:
 
@@ -58,13 +62,15 @@ def build_model(
 
         wanted = replace(wanted, maker=noted)
     with torch.random.fork_rng(devices=[]):
-        model = settings.network.built(wanted, input_shape, classes)
+        if keeps:
+            torch.manual_seed(generator.initial_seed())
+        model = network.built(wanted, input_shape, classes)
     _demand_effect(settings, model, sites)
-    settings.initialization.initialize(model, generator)
+    settings.initialization.initialize(model, generator, whole=network.of_others)
     settings.method.reshape_weights(model)
     if settings.precision in AUTOCAST:
         for module in model.modules():
-            if isinstance(module, _WIDENED):
+            if isinstance(module, _WIDENED) and module.weight is not None:
                 module.register_forward_pre_hook(_widen)
     return model
 
@@ -73,7 +79,7 @@ def _normalization(settings: Settings) -> Normalization:
     """What the network puts at each place."""
     method = settings.method
     if not method.normalizes():
-        return Normalization()
+        return Normalization(native=method.native)
     layer = method.layer if settings.devices == 1 else method.synchronized_layer
 
     def make(features: int, spatial_dims: int, site: str) -> nn.Module:
@@ -93,9 +99,20 @@ def _demand_effect(settings: Settings, model: nn.Module, sites: list[str]) -> No
         raise NotApplicable(nothing_to_precondition(network, method.kind))
 
 
-def preconditioner(settings: Settings, model: nn.Module) -> Preconditioner | None:
-    """What changes the gradients of ``model``, if the method of ``settings`` does."""
-    return settings.method.preconditioner(model, training_of(settings, penalized=penalty(settings, model) is not None))
+def preconditioner(
+    settings: Settings, model: nn.Module, input_shape: tuple[int, ...] | None = None
+) -> Preconditioner | None:
+    """What changes the gradients of ``model``, if the method of ``settings`` does.
+
+    Args:
+        settings: of the cell.
+        model: of :func:`build_model`.
+        input_shape: of one example as the network reads it; without it each layer is taken to be called once.
+    """
+    network = settings.network
+    known = ships(type(network)) and not network.of_others  # each of its layers is called once
+    training = training_of(settings, penalized=penalty(settings, model) is not None)
+    return settings.method.preconditioner(model, training if known else replace(training, input_shape=input_shape))
 
 
 def penalty(settings: Settings, model: nn.Module) -> Callable[[], Tensor] | None:
@@ -138,7 +155,7 @@ def not_applicable(model: nn.Module, input_shape: tuple[int, ...], batch_size: i
         input_shape: the shape of one example as the network reads it.
         batch_size: examples in a training step.
     """
-    copy = deepcopy(model, {id(tensor): _on_meta(tensor) for tensor in [*model.parameters(), *model.buffers()]})
+    copy = on_meta(model)
 
     def look(name: str, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         shape, where = inputs[0].shape, f"layer {name!r}"
@@ -174,8 +191,3 @@ def _own_values(module: nn.Module, shape: torch.Size) -> int | None:
 
 def _widen(module: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return tuple(x.to(module.weight.dtype) for x in inputs)
-
-
-def _on_meta(tensor: Tensor) -> Tensor:
-    meta = tensor.detach().to("meta")
-    return nn.Parameter(meta, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else meta

@@ -59,7 +59,7 @@ class Trainer:
         start = torch.Generator().manual_seed(seed_for(settings.seed, "weights"))
         model = models.build_model(settings, examples.input_shape, examples.classes, start)
         self.model = model.to(device).to(memory_format=MEMORY_FORMATS[settings.memory_format]).train()
-        self.bnp = models.preconditioner(settings, self.model)
+        self.bnp = models.preconditioner(settings, self.model, examples.input_shape)
         self.lr = torch.tensor(settings.optimizer.lr, device=device)
         fused = settings.engine == "eager" or settings.precision == "fp16"
         optimizer = models.build_optimizer(settings, self.model, self.lr, fused=fused)

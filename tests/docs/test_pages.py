@@ -362,7 +362,7 @@ def test_every_setting_and_kind_and_option_is_on_its_page() -> None:
     settings = named("docs/settings.md", "docs/methods.md")
     assert set(SETTINGS) <= settings
     kinds: list[type[Kinded]] = [kind for base in BASES for kind in built_in().kinds(base).values()]
-    words = {kind.name() for kind in kinds}.union(*(kind.model_fields for kind in kinds)) - {None}
+    words = {kind.word() for kind in kinds}.union(*(kind.model_fields for kind in kinds)) - {None}
     assert words <= settings | {"kind"}
 
 

@@ -61,6 +61,42 @@ def test_the_layer_left_out_is_the_one_that_reads_the_input(network: Any) -> Non
     assert called[0] is next(iter(weighted(model).values()))
 
 
+@pytest.mark.parametrize(
+    ("patterns", "expected"),
+    [
+        ((), ["stem", "blocks.0.0", "blocks.0.1", "blocks.1", "head"]),
+        (("blocks.*",), ["blocks.0.0", "blocks.0.1", "blocks.1"]),
+        (("blocks.*", "!blocks.0.*"), ["blocks.1"]),
+        (("!head", "!stem"), ["blocks.0.0", "blocks.0.1", "blocks.1"]),
+        (("*.[01]", "stem"), ["stem", "blocks.0.0", "blocks.0.1", "blocks.1"]),
+    ],
+)
+def test_layers_are_chosen_by_patterns_of_their_names(patterns: tuple[str, ...], expected: list[str]) -> None:
+    blocks = nn.Sequential(nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)), nn.Linear(3, 3))
+    model = nn.Sequential()
+    for name, module in {"stem": nn.Linear(3, 3), "blocks": blocks, "head": nn.Linear(3, 3)}.items():
+        model.add_module(name, module)
+    bnp = Preconditioning(layers=patterns).bnp(model, Training(6))
+    assert list(bnp.layers) == expected
+    assert all(bnp.skipped[name] == "left out by layers" for name in weighted(model) if name not in expected)
+
+
+def test_patterns_that_fit_no_layer_are_not_applicable() -> None:
+    with pytest.raises(NotApplicable, match="no layer is preconditioned: '0': left out by layers"):
+        Preconditioning(layers=("blocks.*",)).bnp(nn.Sequential(nn.Linear(3, 2)), Training(6))
+
+
+def test_layers_that_are_used_without_a_call_are_left_alone_from_the_start() -> None:
+    """Attention of torch uses the weights of a layer that it never calls."""
+    model = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True)
+    bnp = Preconditioning().bnp(model, Training(6, input_shape=(5, 4)))
+    assert list(bnp.layers) == ["linear1", "linear2"]
+    assert "MultiheadAttention" in bnp.skipped["self_attn"]
+    assert "without calling it" in bnp.skipped["self_attn.out_proj"]
+    model(torch.randn(6, 5, 4)).square().sum().backward()
+    bnp.precondition()
+
+
 def test_no_layer_left_is_not_applicable() -> None:
     for options, model in [({"first_layer": False}, nn.Linear(3, 2)), ({}, nn.ReLU())]:
         with pytest.raises(NotApplicable, match="no layer is preconditioned"):

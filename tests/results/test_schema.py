@@ -175,6 +175,11 @@ def test_an_upgrade_that_fails_names_the_part(kept: Path, monkeypatch: pytest.Mo
 
 
 ELSEWHERE = {
+    "cells.sites": "a network of others",
+    "cells.sites_served": "a network of others",
+    "cells.bnp_layers": "any run with BNP since it is recorded",
+    "cells.bnp_parameters": "any run with BNP since it is recorded",
+    "cells.bnp_skipped": "any run with BNP since it is recorded",
     "cells.graph_memory_bytes": "of a CUDA graph",
     "cells.kernels_per_step": "CUDA",
     "cells.test_examples": "any run since it is recorded",
@@ -208,14 +213,15 @@ def test_null_columns_keep_their_types(tmp_path: Path) -> None:
 def test_the_schemas_have_the_documented_columns() -> None:
     assert " ".join(EPOCHS.names) == (
         "key block turn epoch train_loss train_accuracy validation_accuracy test_loss test_bits_per_token "
-        "test_accuracy learning_rate steps examples train_seconds evaluation_seconds other_seconds step_seconds_median step_seconds_p90 "
-        "energy_joules outlier"
+        "test_accuracy learning_rate steps examples train_seconds evaluation_seconds other_seconds "
+        "step_seconds_median step_seconds_p90 energy_joules outlier"
     )
     assert " ".join(CELLS.names) == (
         "key label block role settings method network dataset batch_size engine device devices seed threads precision "
         "status message log parameters flops_model flops_method_predicted flops_method_counted flops_method_executed "
         "flops_method_products "
-        "bytes_per_step operators_per_step kernels_per_step bnp_form peak_memory_bytes graph_memory_bytes "
+        "bytes_per_step operators_per_step kernels_per_step bnp_form sites sites_served bnp_layers bnp_parameters "
+        "bnp_skipped peak_memory_bytes graph_memory_bytes "
         "energy_joules setup_seconds "
         "warmup_seconds compile_seconds wall_seconds stopped_by engine_active cache_hits cache_misses train_examples "
         "last_batch test_examples clock_mhz_before clock_mhz_after throttled bnpbench torch commit dirty jobs "

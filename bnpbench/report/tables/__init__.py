@@ -13,6 +13,7 @@ from bnpbench.report.tables.claims import claims, references
 from bnpbench.report.tables.conditioning import conditioning
 from bnpbench.report.tables.costs import bounds, costs
 from bnpbench.report.tables.growth import growth
+from bnpbench.report.tables.reach import reach
 from bnpbench.report.tables.selection import selection
 from bnpbench.report.tables.summary import (
     damaged,
@@ -38,6 +39,7 @@ SECTIONS: tuple[Callable[[View], Section | None], ...] = (
     accuracy,
     time_to_accuracy,
     conditioning,
+    reach,
     costs,
     bounds,
     growth,

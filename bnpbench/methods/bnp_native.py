@@ -1,0 +1,17 @@
+"""Batch normalization preconditioning of a network of others as its author made it."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from bnpbench.methods.base import Ink, MethodPlugin
+from bnpbench.methods.preconditioning import Preconditioning
+
+
+class BnpNative(MethodPlugin, Preconditioning):
+    """BNP on the network as its author made it, with the normalizations that it has."""
+
+    preconditioned: ClassVar[bool] = True
+    native: ClassVar[bool] = True
+    ink: ClassVar[Ink] = Ink("#aa4499", "#dd77cc", ".")
+    kind: Literal["bnp+native"]

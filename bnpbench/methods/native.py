@@ -1,0 +1,15 @@
+"""A network of others as its author made it."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from bnpbench.methods.base import Ink, MethodPlugin
+
+
+class Native(MethodPlugin):
+    """The network as its author made it, with the normalizations that it has, and plain gradients."""
+
+    native: ClassVar[bool] = True
+    ink: ClassVar[Ink] = Ink("#999933", "#d1d16a", "8")
+    kind: Literal["native"]

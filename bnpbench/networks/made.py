@@ -1,0 +1,57 @@
+"""What networks of others have in common: they are made with normalizations and weights of their own."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, ClassVar
+
+from bnpbench.networks.base import NetworkPlugin
+from bnpbench.sites import Normalization
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class MadeNetwork(NetworkPlugin):
+    """A network that others made.
+
+    A method that normalizes puts its layer where the author has one (:mod:`bnpbench.layers.swap`); one that does not
+    leaves these places empty, unless it is ``native``. No bias is added anywhere. Its weights are trained as they are
+    (``initialization = "keep"``) unless a suite asks for others.
+    """
+
+    of_others: ClassVar[bool] = True
+
+    def native(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+        """The network as its author made it, from (N, *input_shape) to (N, classes).
+
+        Args:
+            input_shape: of one example.
+            classes: outputs.
+
+        Raises:
+            SuiteError: there is no such network, or it cannot be made so.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no native()")
+
+    def build(self, normalization: Normalization, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+        model = self._made(input_shape, classes)
+        if normalization.native:
+            return model
+        from bnpbench.layers.swap import swapped
+
+        return swapped(model, normalization, input_shape)
+
+    def _made(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+        """:meth:`native`; one that cannot be made without data (on ``meta``) is made with them and then moved."""
+        import torch
+
+        if torch.get_default_device().type != "meta":
+            return self.native(input_shape, classes)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that weights which are read have no place to go
+            try:
+                return self.native(input_shape, classes)
+            except (NotImplementedError, RuntimeError):  # it looks at the values of its tensors
+                with torch.device("cpu"), torch.random.fork_rng(devices=[]):
+                    return self.native(input_shape, classes).to("meta")

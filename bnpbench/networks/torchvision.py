@@ -1,0 +1,63 @@
+"""torchvision's classification networks."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+from pydantic import model_validator
+
+from bnpbench.errors import SuiteError
+from bnpbench.fields import Keywords
+from bnpbench.networks.made import MadeNetwork
+
+if TYPE_CHECKING:
+    from torch import nn
+
+_RESNETS = re.compile("(wide_)?res(net|next).*")
+_CHANNELS = 3
+
+
+class Torchvision(MadeNetwork):
+    """A classification network of torchvision by its name there, such as ``resnet18``.
+
+    ``options`` go to its builder, beside the number of classes. ``stem = "cifar"`` begins a ResNet with a 3 x 3
+    convolution of stride 1 and no pooling, for images of 32 x 32 pixels.
+    """
+
+    images: ClassVar[bool] = True
+    kind: Literal["torchvision"]
+    name: str
+    options: Keywords = Keywords()
+    stem: Literal["cifar"] | None = None
+
+    @model_validator(mode="after")
+    def _stem_of_a_resnet(self) -> Self:
+        if self.stem is not None and not _RESNETS.fullmatch(self.name):
+            raise ValueError(f'stem = "{self.stem}" is of ResNets only, and {self.name} is none')
+        return self
+
+    def unreadable(self, input_shape: tuple[int, ...]) -> str | None:
+        if (fault := super().unreadable(input_shape)) is not None:
+            return fault
+        return f"reads images of {_CHANNELS} channels" if input_shape[0] != _CHANNELS else None
+
+    def native(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+        from torch import nn
+        from torchvision import models
+
+        known = models.list_models(module=models)
+        if self.name not in known:
+            near = get_close_matches(self.name, known, 1)
+            raise SuiteError(
+                f"torchvision has no classification network {self.name!r}", closest=near[0] if near else None
+            )
+        options: dict[str, Any] = {"weights": None, "num_classes": classes, **self.options}
+        model: nn.Module = models.get_model(self.name, **options)
+        if self.stem == "cifar":
+            assert isinstance(model, models.ResNet)
+            model.conv1 = nn.Conv2d(_CHANNELS, 64, 3, padding=1, bias=False)
+            nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")  # as torchvision does
+            model.maxpool = nn.Identity()
+        return model

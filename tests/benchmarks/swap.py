@@ -1,0 +1,66 @@
+"""The swap of each normalization for its own kind, bit for bit, in all networks of torchvision and timm.
+
+``python tests/benchmarks/swap.py [PREFIX]``: a line each, the seconds, and what differs or cannot be run here.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from copy import deepcopy
+
+import torch
+from torch import nn
+from torchvision import models
+
+from bnpbench.layers.swap import places
+from tests.support.others import outputs, scattered, swapped_for_itself
+
+SIDES = (32, 64, 75, 96, 128, 160, 192, 224, 240, 256, 288, 320, 384, 448, 512)
+
+
+def smallest(model: nn.Module) -> int | None:
+    """The side of the smallest image that it runs on."""
+    for side in SIDES:
+        try:
+            outputs(deepcopy(model), torch.randn(2, 3, side, side))
+        except (RuntimeError, AssertionError, ValueError):
+            continue
+        return side
+    return None
+
+
+def told(model: nn.Module) -> str:
+    if not places(model):
+        return "no normalizations"
+    side = smallest(model)
+    if side is None:
+        return "runs on no image of these sizes"
+    scattered(model)
+    x = torch.randn(2, 3, side, side)
+    before = outputs(deepcopy(model), x)
+    if not all(torch.equal(one, other) for one, other in zip(before, outputs(deepcopy(model), x), strict=True)):
+        return "differs from itself"
+    after = outputs(swapped_for_itself(model, (3, side, side)), x)
+    same = all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+    return f"{side} pixels: {'same' if same else 'DIFFERENT'}"
+
+
+def main(prefix: str = "") -> None:
+    import timm
+
+    makers = {f"torchvision {name}": models.get_model_builder(name) for name in models.list_models(module=models)}
+    makers |= {f"timm {name}": (lambda name=name: timm.create_model(name)) for name in timm.list_models()}  # type: ignore[misc]
+    for name, make in makers.items():
+        if name.startswith(prefix):
+            begin = time.perf_counter()
+            torch.manual_seed(0)
+            try:
+                said = told(make())
+            except Exception as error:
+                said = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
+            print(f"{name}: {said} ({time.perf_counter() - begin:.1f} s)", flush=True)
+
+
+if __name__ == "__main__":
+    main(" ".join(sys.argv[1:]))

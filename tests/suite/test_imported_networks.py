@@ -1,0 +1,116 @@
+"""Networks that a suite, or the command line, names by a module and a function: what is run, hashed and refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bnpbench import load_suite, run_suite
+from bnpbench.errors import SuiteError
+from tests.support.command import called
+
+NETS = """
+from torch import nn
+from nets.parts import activation
+def make(num_classes, width=4):
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(64, width), nn.BatchNorm1d(width), activation(), nn.Linear(width, num_classes)
+    )
+def odd(num_classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 6), nn.BatchNorm1d(6), nn.Linear(6, num_classes))
+"""
+PARTS = "from torch import nn\nactivation = nn.ReLU\n"
+SUITE = """
+name = "imported"
+[train]
+dataset = "digits"
+network = { kind = "import", target = "nets.mine:make" }
+optimizer = { kind = "sgd", lr = 0.1 }
+batch_size = 60
+epochs = 1
+threads = 1
+device = "cpu"
+train_limit = 120
+[sweep]
+method = ["native", "gn", "bnp+native"]
+"""
+
+
+def write(folder: Path, suite: str = SUITE) -> Path:
+    (folder / "nets").mkdir(exist_ok=True)
+    (folder / "nets" / "mine.py").write_text(NETS)
+    (folder / "nets" / "parts.py").write_text(PARTS)
+    (folder / "imported.toml").write_text(suite)
+    return folder / "imported.toml"
+
+
+def keys(path: Path) -> set[str]:
+    return {cell.key for cell in load_suite(path, allow_plugins=True).cells(device="cpu", threads=1)}
+
+
+def test_it_is_imported_only_where_that_is_allowed(tmp_path: Path) -> None:
+    for change in (
+        "",
+        '[[override]]\nwhen = { method = "gn" }\nset = { network = { kind = "import", target = "a:b" } }',
+    ):
+        with pytest.raises(SuiteError, match=r"target: names Python code to run; pass --allow-plugins"):
+            load_suite(write(tmp_path, SUITE + change))
+
+
+def test_a_module_that_is_nowhere_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SuiteError, match=r"train.network.target: no module 'nets.other' is installed or beside"):
+        load_suite(write(tmp_path, SUITE.replace("nets.mine", "nets.other")), allow_plugins=True)
+
+
+def test_its_source_and_what_that_imports_are_in_the_key(tmp_path: Path) -> None:
+    before = keys(write(tmp_path))
+    (tmp_path / "nets" / "parts.py").write_text(PARTS + "# changed\n")
+    after = keys(tmp_path / "imported.toml")
+    assert not before & after
+    (tmp_path / "nets" / "parts.py").write_text(PARTS)
+    assert keys(tmp_path / "imported.toml") == before
+
+
+def test_its_weights_are_kept_unless_the_suite_says_how_they_are_drawn(tmp_path: Path) -> None:
+    def kinds(change: str) -> set[str]:
+        path = write(tmp_path, SUITE.replace("train_limit = 120", f"train_limit = 120\n{change}"))
+        cells = load_suite(path, allow_plugins=True).cells(device="cpu", threads=1)
+        return {cell.settings.initialization.kind for cell in cells}
+
+    assert kinds("") == {"keep"}
+    assert kinds('initialization = "glorot"') == {"glorot"}
+    override = '[[override]]\nwhen = { method = "gn" }\nset = { initialization = "he-normal" }'
+    cells = load_suite(write(tmp_path, SUITE + override), allow_plugins=True).cells(device="cpu", threads=1)
+    assert [cell.settings.initialization.kind for cell in cells] == ["keep", "he-normal", "keep"]
+    assert any("redraws all weights" in told for told in load_suite(write(tmp_path, SUITE + override),
+               allow_plugins=True).warnings(cells))  # fmt: skip
+
+
+def test_one_cell_that_does_not_fit_stops_no_other(tmp_path: Path) -> None:
+    suite = SUITE.replace("nets.mine:make", "nets.mine:odd").replace('"gn"', '{ kind = "gn", channels_per_group = 4 }')
+    results = run_suite(load_suite(write(tmp_path, suite), allow_plugins=True), tmp_path / "out")
+    status = dict(zip(results.cells.method, results.cells.status, strict=True))
+    assert status == {"native": "ok", "gn": "not-applicable", "bnp+native": "ok"}
+    (message,) = results.cells.message[results.cells.method == "gn"]
+    assert message.startswith("0 of 1 sites: group normalization behind layer '2': 4 channels")
+    assert dict(zip(results.cells.method, results.cells.sites_served, strict=True))["native"] == 1
+
+
+def test_a_network_on_the_command_line_takes_the_place_of_the_suites(tmp_path: Path) -> None:
+    write(tmp_path)
+    done = called("run", "quick", "--network", "nets.mine:make", "--epochs", "1", "--seeds", "1", "--only",
+                  "batch_size=60", "--device", "cpu", cwd=tmp_path)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "over native" in done.stdout
+    assert "bnp+native" in done.stdout
+    assert (tmp_path / "results" / "quick-make").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [("nets.mine", "give package.module:factory"), ("no_such_module_here:make", "no such module is installed")],
+)
+def test_what_is_no_network_on_the_command_line(tmp_path: Path, target: str, words: str) -> None:
+    with pytest.raises(SuiteError, match=f"--network {target}: {words}"):
+        load_suite(write(tmp_path), network=target)
