@@ -136,7 +136,8 @@ class DatasetPlugin(Kinded):
         if self.streamed:
             raise DataError(f"the data set {self.kind!r} is not kept in memory but streamed")
         read, shape = self.read(root), self.found(root)
-        if (fault := contradiction(read, shape)) is not None:
+        fault = contradiction(read, shape.input, shape.classes, shape.train, shape.test, shape.tokens)
+        if fault is not None:
             raise DataError(f"the data set {self.kind!r} does not load what its shape says: {fault}")
         return self.prepared(split(*read, train_limit=train_limit, validation=validation, seed=seed))
 

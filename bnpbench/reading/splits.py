@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bnpbench.datasets.base import DataShape
 from bnpbench.errors import DataError
 from bnpbench.fields import Over
 from bnpbench.reading.parts import split_sizes
@@ -115,28 +114,32 @@ def _zero(x: Tensor, over: Over) -> Tensor:
     return x.new_zeros(1, *shape, dtype=torch.float64)
 
 
-def contradiction(tensors: object, shape: DataShape) -> str | None:
+def contradiction(
+    tensors: object, shape: tuple[int, ...], classes: int, train: int, test: int, tokens: bool = False
+) -> str | None:
     """Where what was loaded is not as described, as parameters and operations are counted by; None where it is.
 
     Args:
         tensors: what should be training examples and labels, test examples and labels.
-        shape: what is described.
+        shape: of one example.
+        classes, train, test: numbers.
+        tokens: whether examples are sequences of tokens, and labels the tokens that follow.
     """
     if not (isinstance(tensors, tuple) and len(tensors) == 4 and all(isinstance(each, Tensor) for each in tensors)):
         return "it gives no tuple of four tensors: training examples, their labels, test examples, their labels"
-    for part, count, examples, labels in (("train", shape.train, *tensors[:2]), ("test", shape.test, *tensors[2:])):
+    for part, count, examples, labels in (("train", train, *tensors[:2]), ("test", test, *tensors[2:])):
         # float32; under another default type a generated data set comes in that
         floats, wholes = {torch.float32, torch.get_default_dtype()}, {torch.int64}
         for name, found, size, kinds in (
-            ("examples", examples, (count, *shape.input), wholes if shape.tokens else floats),
-            ("labels", labels, (count, *shape.input) if shape.tokens else (count,), wholes),
+            ("examples", examples, (count, *shape), wholes if tokens else floats),
+            ("labels", labels, (count, *shape) if tokens else (count,), wholes),
         ):
             if tuple(found.shape) != size or found.dtype not in kinds:
                 wanted = torch.float32 if kinds is floats else torch.int64
                 told = f"{found.dtype} of shape {tuple(found.shape)}, not {wanted} of shape {size}"
                 return f"{part} {name} are {told}"
-        for name, found in (("labels", labels), *([("examples", examples)] if shape.tokens else [])):
-            if count and not 0 <= found.min() <= found.max() < shape.classes:
+        for name, found in (("labels", labels), *([("examples", examples)] if tokens else [])):
+            if count and not 0 <= found.min() <= found.max() < classes:
                 low, high = int(found.min()), int(found.max())
-                return f"{part} {name} go from {low} to {high}, not from 0 to {shape.classes - 1}"
+                return f"{part} {name} go from {low} to {high}, not from 0 to {classes - 1}"
     return None
