@@ -25,6 +25,7 @@ STEPS = {
     6: Step("operations of grouped convolutions, energy of the processors alone", seconds=False),
     7: Step("BNP's statistics of convolutions over many examples by pieces"),
     8: Step("of an epoch only its steps, and of memory only the epochs; BNP's group maxima on CUDA by offsets"),
+    9: Step("BNP in its fused form on a GPU; memory of digits without scikit-learn's"),
 }
 """By the value of ``MEASUREMENT`` that each brought. What moves accuracies or counts is a finding of a comparison."""
 
