@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TypedDict, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -81,6 +81,16 @@ class Block(nn.Module):
         return normalized
 
 
+class Options(TypedDict):
+    """Of a transformer, whatever it reads."""
+
+    width: int
+    heads: int
+    depth: int
+    first: bool
+    normalization: Normalization
+
+
 class Transformer(nn.Module):
     """A dense embedding plus fixed positions, blocks, a last normalization where they begin with one, a dense layer.
 
@@ -136,7 +146,7 @@ class ImageTransformer(Transformer):
         options: the others of ``Transformer``.
     """
 
-    def __init__(self, input_shape: tuple[int, ...], patch: int, classes: int, **options: Any) -> None:
+    def __init__(self, input_shape: tuple[int, ...], patch: int, classes: int, **options: Unpack[Options]) -> None:
         channels, height, width = input_shape
         super().__init__(channels * patch**2, height // patch * (width // patch), classes, causal=False, **options)
         self.patch = patch
@@ -158,7 +168,7 @@ class TextTransformer(Transformer):
         options: the others of ``Transformer``.
     """
 
-    def __init__(self, length: int, vocabulary: int, **options: Any) -> None:
+    def __init__(self, length: int, vocabulary: int, **options: Unpack[Options]) -> None:
         super().__init__(vocabulary, length, vocabulary, causal=True, **options)
         self.vocabulary = vocabulary
 

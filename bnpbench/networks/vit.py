@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -14,6 +14,8 @@ from bnpbench.sites import Normalization, Site
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from bnpbench.layers.transformer import Options
 
 
 class Transformer(NetworkPlugin):
@@ -46,7 +48,7 @@ class Transformer(NetworkPlugin):
         """
         raise NotImplementedError(f"{type(self).__name__} defines no length()")
 
-    def options(self, normalization: Normalization) -> dict[str, Any]:
+    def options(self, normalization: Normalization) -> Options:
         """Those of ``bnpbench.layers.transformer.Transformer``."""
         return {
             "width": self.width,

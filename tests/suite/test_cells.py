@@ -38,6 +38,7 @@ def every_setting() -> Settings:
                 "standardize": False,
                 "first_layer": False,
                 "form": "plain",
+                "layers": ("stage1.*",),
                 "groups": 4,
                 "group_eps": 1e-3,
                 "position": "pre",
@@ -130,7 +131,9 @@ GOLDEN = [
         '"lr":0.5},"threads":1}',
     ),
     (
-        every_setting().model_dump(exclude={"clip_norm", "label_smoothing", "accumulate"}),
+        every_setting().model_dump(
+            exclude={"clip_norm": True, "label_smoothing": True, "accumulate": True, "method": {"layers"}}
+        ),
         "597207a2b574",
         '{"augment":"crop-flip","batch_size":128,"dataset":{"classes":4,"kind":"synthetic","seed":5,'
         '"shape":[3,32,32],"test":100,"train":1000},"deterministic":true,"device":"cuda","engine":"eager",'
