@@ -45,12 +45,7 @@ class Folder(OwnImages):
     def look(self, place: Path) -> Look:
         parts = _parts(place, self.test, self.seed)
         images = (*parts.train, *parts.test)
-        states = [os.stat(path) for path, _ in images]
-        told = [
-            f"{os.path.relpath(path, place)}\0{state.st_size}\n"
-            for (path, _), state in zip(images, states, strict=True)
-        ]
-        content = hashlib.sha256("".join(sorted(told)).encode(errors="surrogateescape")).hexdigest()[:DIGITS]
+        content = _content(place, tuple((str(path), *_state(path)) for path, _ in sorted(images)))
         height, width = _size(images, self.size, content)
         shape = DataShape((self.channels, height, width), parts.classes, len(parts.train), len(parts.test))
         return Look(shape, content)
@@ -132,6 +127,26 @@ def _split(classes: tuple[str, ...], samples: Samples, share: float, seed: int) 
         train += [sample for place, sample in enumerate(own) if place not in held_out]
         test += [sample for place, sample in enumerate(own) if place in held_out]
     return _Parts(len(classes), tuple(train), tuple(test))
+
+
+def _state(path: str) -> tuple[int, int]:
+    """What changes when a file is written anew."""
+    state = os.stat(path)
+    return state.st_size, state.st_mtime_ns
+
+
+@lru_cache(maxsize=8)
+def _content(place: Path, files: tuple[tuple[str, int, int], ...]) -> str:
+    """First digits of a SHA-256 over the names and the bytes of all files."""
+    total = hashlib.sha256()
+    for path, _, _ in files:
+        try:
+            with open(path, "rb") as stream:
+                digest = hashlib.file_digest(stream, "sha256").digest()
+        except OSError as error:
+            raise DataError(f"{path} cannot be read ({error.strerror}); replace or remove the file") from error
+        total.update(os.fsencode(os.path.relpath(path, place)) + b"\0" + digest)
+    return total.hexdigest()[:DIGITS]
 
 
 @lru_cache(maxsize=8)

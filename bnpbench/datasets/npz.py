@@ -106,6 +106,11 @@ def _looked(place: Path, layout: Layout, size: int, changed: int) -> Look:
             f"{place}: an example is {_told(train.shape[1:])} in {train.name} and {_told(test.shape[1:])} in "
             f"{test.name}; bring them to one shape"
         )
+    if (train.dtype == np.uint8) != (test.dtype == np.uint8):
+        raise DataError(
+            f"{place}: {train.name} holds {train.dtype} and {test.name} {test.dtype}, and only values of uint8 are "
+            "divided by 255; save both in one type"
+        )
     labels = [_labels(place, headers[role].name, _array(place, headers[role].name)) for role in ("y_train", "y_test")]
     classes = _classes(place, [headers["y_train"].name, headers["y_test"].name], labels)
     axes = _axes(place, train.name, train.shape, layout)

@@ -36,8 +36,8 @@ class Own(DatasetPlugin):
     """
 
     source: ClassVar[Literal["made", "data folder", "path"]] = "path"
-    path: Annotated[str, Field(min_length=1)]
     content: str | None = None
+    path: Annotated[str, Field(min_length=1)]  # the later one is what a heading tells
     _folder: Path = PrivateAttr(default_factory=Path)
     _shape: DataShape | None = PrivateAttr(default=None)
 

@@ -158,7 +158,7 @@ class BlockRun:
         if member.status is not None:
             return
         if member.random is not None:
-            set_random_state(member.random)
+            state.set_random_state(member.random)
         begin = self.now()
         try:
             work(member)
@@ -171,7 +171,7 @@ class BlockRun:
                 torch.cuda.empty_cache()  # with workspaces of cuBLAS, that the next cell should not be charged with
                 make_workspaces(self.device)
         member.wall_seconds += self.now() - begin
-        member.random = random_state()
+        member.random = state.random_state()
 
     def set_up(self, member: Member) -> None:
         if member.costs.not_applicable:
@@ -227,19 +227,19 @@ class BlockRun:
         if self.request.checkpoints is None or self.request.fresh:
             return
         path = self.checkpoint(member)
-        random = random_state()
+        random = state.random_state()
         try:
             saved = state.load(path, member.trainer.state.most_bytes)
             if saved is None or saved.get("block") != self.request.block.id:
                 return
             rows, wall_seconds = checked_rows(saved["rows"], member.cell.key), float(saved["wall_seconds"])
             probed = checked_probed(saved["probed"], member.cell.key)
-            set_random_state(saved["random"])
+            state.set_random_state(saved["random"])
             member.trainer.state.resume_from(saved["state"])
         except Exception as error:  # whatever stands in a file that somebody else made
             reason = str(error) if isinstance(error, state.DamagedState) else f"{type(error).__name__}: {error}"
             told = f"its checkpoint {path.name} cannot be used ({' '.join(reason.split())[:200]}): started afresh"
-            set_random_state(random)
+            state.set_random_state(random)
             member.message = "; ".join(filter(None, (member.message, told)))
             self.emit(Note(f"{member.cell.label}, batch size {member.cell.settings.batch_size}: {told}"))
             return
@@ -336,7 +336,7 @@ class BlockRun:
             {
                 "block": self.request.block.id,  # of a cell alone: it tells the cell, and what is probed
                 "state": trainer.state.snapshot(),
-                "random": random_state(),
+                "random": state.random_state(),
                 "rows": member.rows,
                 "probed": trainer.probed,
                 "wall_seconds": member.wall_seconds,
@@ -414,16 +414,3 @@ def total(values: Sequence[float | None]) -> float | None:
     """Their sum; None if any is, or there is none."""
     known = [value for value in values if value is not None]
     return sum(known) if known and len(known) == len(values) else None
-
-
-def random_state() -> dict[str, Any]:
-    """The process-wide random states of torch."""
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else []
-    return {"cpu": torch.get_rng_state(), "cuda": cuda}
-
-
-def set_random_state(taken: dict[str, Any]) -> None:
-    """Put back what ``random_state`` gave."""
-    torch.set_rng_state(taken["cpu"])
-    if taken["cuda"]:
-        torch.cuda.set_rng_state_all(taken["cuda"])

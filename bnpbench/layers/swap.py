@@ -29,6 +29,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from bnpbench.errors import NotApplicable
 from bnpbench.layers.probing import on_meta
+from bnpbench.layers.rows import Rows
 from bnpbench.sites import Normalization
 
 Over = Literal["map", "last", "first"]
@@ -128,29 +129,6 @@ def swapped(model: nn.Module, normalization: Normalization, input_shape: tuple[i
                 if isinstance(module, nn.TransformerEncoderLayer):
                     module.activation_relu_or_gelu = 0  # else torch's fast path computes layer norm in eval mode
     return made.get(model, model)
-
-
-class Rows(nn.Module):
-    """A layer of rows (R, C) over all positions of its input.
-
-    Args:
-        norm: the layer.
-        dim: the dimension of the features: -1, or 1 of (N, C, ...).
-    """
-
-    def __init__(self, norm: nn.Module, dim: int = -1) -> None:
-        super().__init__()
-        self.norm, self.dim = norm, dim
-
-    def extra_repr(self) -> str:
-        """Which dimension, for ``print(model)``."""
-        return f"dim={self.dim}"
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalize ``x`` (..., C), or (N, C, ...) where ``dim`` is 1."""
-        rows = x.movedim(self.dim, -1)
-        y: Tensor = self.norm(rows.reshape(-1, rows.shape[-1]))
-        return y.reshape(rows.shape).movedim(-1, self.dim)
 
 
 # --- what a module is --------------------------------------------------------------------------

@@ -9,20 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from bnpbench.layers.rows import Rows
 from bnpbench.sites import Normalization
-
-
-class Tokens(nn.Module):
-    """A normalization of rows (N, features), over tokens (N, T, features): each token is a row."""
-
-    def __init__(self, norm: nn.Module) -> None:
-        super().__init__()
-        self.norm = norm
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalize ``x`` (N, T, features)."""
-        normalized: Tensor = self.norm(x.flatten(0, 1))
-        return normalized.view_as(x)
 
 
 class Attention(nn.Module):
@@ -65,9 +53,9 @@ class Block(nn.Module):
     ) -> None:
         super().__init__()
         self.first = first
-        self.norm1 = Tokens(normalization.make(width, 0, f"{name}.attention"))
+        self.norm1 = Rows(normalization.make(width, 0, f"{name}.attention"))
         self.attention = Attention(width, heads, causal)
-        self.norm2 = Tokens(normalization.make(width, 0, f"{name}.dense"))
+        self.norm2 = Rows(normalization.make(width, 0, f"{name}.dense"))
         self.dense = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -128,7 +116,7 @@ class Transformer(nn.Module):
                 for number in range(depth)
             )
         )
-        self.last_norm = Tokens(normalization.make(width, 0, "the last block")) if first else None
+        self.last_norm = Rows(normalization.make(width, 0, "the last block")) if first else None
         self.output = nn.Linear(width, classes)
 
     def forward(self, tokens: Tensor) -> Tensor:

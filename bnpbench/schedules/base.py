@@ -49,6 +49,17 @@ class SchedulePlugin(Kinded):
         """
         raise NotImplementedError(f"{type(self).__name__} defines no share()")
 
+    def over(self, epochs: int) -> Self:
+        """The same schedule where a training is cut short.
+
+        Args:
+            epochs: of the training as the suite has it.
+
+        Returns:
+            One that does in the epochs that are left what this one does in these.
+        """
+        return self
+
     def unused(self, epochs: int) -> str | None:
         """What of it comes after so many epochs, in words; None where all of it is used.
 

@@ -118,7 +118,7 @@ def kept_bytes(settings: Settings, input_shape: tuple[int, ...], classes: int) -
     Args:
         settings, input_shape, classes: as of ``costs``.
     """
-    return _traced(settings, settings.batch_size, input_shape, classes, META)[0]
+    return _traced(settings, settings.batch_size // settings.accumulate, input_shape, classes, META)[0]
 
 
 def _shares(settings: Settings) -> Counter[int]:
@@ -206,17 +206,15 @@ def _kept(settings: Settings, shares: Counter[int], input_shape: tuple[int, ...]
     """
     kept = casts = 0
     for examples, devices in shares.items():
-        examples //= settings.accumulate
+        examples, parts = examples // settings.accumulate, devices * settings.accumulate
         if settings.precision not in AUTOCAST:
-            kept += devices * _traced(settings, examples, input_shape, classes, META)[0]
+            kept += parts * _traced(settings, examples, input_shape, classes, META)[0]
             continue
         cpu, plain = torch.device("cpu"), settings.model_copy(update={"precision": "float32"})
         with FakeTensorMode():
             of_one, operators = _traced(settings, examples, input_shape, classes, cpu)
-            kept += devices * of_one
-            casts += (
-                devices * settings.accumulate * (operators - _traced(plain, examples, input_shape, classes, cpu)[1])
-            )
+            kept += parts * of_one
+            casts += parts * (operators - _traced(plain, examples, input_shape, classes, cpu)[1])
     return kept, casts
 
 

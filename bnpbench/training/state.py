@@ -116,6 +116,19 @@ class DamagedState(Exception):
     """A checkpoint that cannot be gone on from; the text is the reason."""
 
 
+def random_state() -> dict[str, Any]:
+    """The process-wide random states of torch."""
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else []
+    return {"cpu": torch.get_rng_state(), "cuda": cuda}
+
+
+def set_random_state(taken: dict[str, Any]) -> None:
+    """Put back what ``random_state`` gave."""
+    torch.set_rng_state(taken["cpu"])
+    if taken["cuda"]:
+        torch.cuda.set_rng_state_all(taken["cuda"])
+
+
 def save(content: dict[str, Any], path: Path, temporary: Path) -> None:
     """Write a checkpoint whole or not at all, with its SHA-256 in front: a flipped bit would else change every epoch.
 

@@ -35,8 +35,8 @@ class Step:
     """Gather, forward, loss, backward, precondition, update.
 
     What varies from step to step is a tensor changed in place (``loss_sum``, ``predicted``, the learning rate,
-    statistics); nothing is drawn at random and nothing read back to the host, so that a step can be queued,
-    captured or compiled.
+    statistics); nothing is read back to the host, so that a step can be queued, captured or compiled. Nothing is drawn
+    at random but by layers of the network that do so, as dropout.
 
     Args:
         model: in train mode.

@@ -24,7 +24,7 @@ from bnpbench.suite import Cell
 from bnpbench.training import engines, models
 from bnpbench.training.examples import MEMORY_FORMATS, Examples, Pairs, Resident
 from bnpbench.training.parallel import Group
-from bnpbench.training.state import TrainingState, seed_for
+from bnpbench.training.state import TrainingState, random_state, seed_for, set_random_state
 from bnpbench.training.step import Step, autocast, scaler
 
 
@@ -107,7 +107,8 @@ class Trainer:
         return self.epochs_done >= self.settings.epochs
 
     def prepare(self) -> None:
-        """Trace, compile or record the step, as the engine does; leaves no trace in weights or statistics."""
+        """Trace, compile or record the step, as the engine does; leaves no trace in weights, statistics or dropout."""
+        drawn = random_state()
         count = self.settings.batch_size
         part = self.group.share(count)
         first = next(iter(self.examples.training(torch.arange(count), count, seed=0, part=part)))
@@ -120,6 +121,7 @@ class Trainer:
             before = self.state.snapshot()
             self.step(*first)
             self.state.restore(before)
+        set_random_state(drawn)
 
     def columns(self) -> CellRow:
         """What the ``cells`` table tells of the step that really runs, once it is prepared."""
@@ -133,10 +135,11 @@ class Trainer:
 
     def warm_up(self, epochs: int) -> None:
         """Train for some epochs and undo them: weights, statistics, random streams are as before."""
-        before = self.state.snapshot()
+        before, drawn = self.state.snapshot(), random_state()
         for _ in range(epochs):
             self._train(epoch=1, probe=None)
         self.state.restore(before)
+        set_random_state(drawn)
 
     def kernels(self) -> int | None:
         """What a step queues on a CUDA device, looked at under the profiler; None where that sees nothing.

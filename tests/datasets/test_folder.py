@@ -101,6 +101,18 @@ def test_another_image_is_other_content(whole: Path) -> None:
     assert folder(whole).content != before
 
 
+@pytest.mark.regression
+def test_another_image_of_the_same_name_and_size_is_other_content(whole: Path) -> None:
+    path = next(whole.rglob("*.png"))
+    picture = Image.new("RGB", (10, 8), (200, 0, 0))
+    picture.save(path, format="BMP")
+    before, size = folder(whole).content, path.stat().st_size
+    picture.putpixel((3, 3), (0, 200, 0))
+    picture.save(path, format="BMP")
+    assert path.stat().st_size == size
+    assert folder(whole).content != before
+
+
 def _corrupt(path: Path) -> None:
     (path / "train/dog/3.png").write_bytes(b"this is no image")
 

@@ -49,7 +49,7 @@ def test_images_and_rows_of_features(
 
 def test_numbers_that_are_no_bytes_stay_as_they_are(tmp_path: Path) -> None:
     values = np.linspace(-3, 7, 30 * 4).reshape(30, 4).astype(">f8")
-    data = read(save(tmp_path / "data.npz", shape=(4,), x_train=values))
+    data = read(save(tmp_path / "data.npz", shape=(4,), x_train=values, x_test=values[:12]))
     torch.testing.assert_close(data.train_x, torch.tensor(values.astype("f4")))
 
 
@@ -95,7 +95,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "unknown label": ({"y_test": np.arange(12) % 4}, "y_test has the label 3, which y_train has not"),
     "nothing": ({"x_train": np.zeros((0, 8, 8)), "y_train": np.zeros(0, int)}, "the shape 0 x 8 x 8"),
     "five axes": ({"x_train": np.zeros((30, 2, 2, 2, 2))}, "N x features"),
-    "not finite": ({"x_test": np.full((12, 8, 8), np.nan)}, "not finite"),
+    "not finite": ({"x_test": np.full((12, 8, 8), np.nan), "x_train": np.zeros((30, 8, 8))}, "not finite"),
 }
 
 
@@ -157,3 +157,11 @@ def test_networks_are_trained_on_it(network: str, shape: tuple[int, ...], tmp_pa
     path.write_text(path.read_text().replace('{ kind = "fc", hidden = [9] }', network))
     done = called("run", "own.toml", "--device", "cpu", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.regression
+def test_bytes_and_other_numbers_are_not_mixed(tmp_path: Path) -> None:
+    """One side would be divided by 255 and the other would not."""
+    path = save(tmp_path / "data.npz", x_test=np.zeros((12, 8, 8), dtype=np.float32))
+    with pytest.raises(DataError, match=r"x_train holds uint8 and x_test float32"):
+        npz(path)

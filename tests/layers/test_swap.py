@@ -18,7 +18,8 @@ from torchvision import models
 from torchvision.ops import Conv2dNormActivation
 
 from bnpbench.errors import NotApplicable
-from bnpbench.layers.swap import Rows, places, swapped
+from bnpbench.layers.rows import Rows
+from bnpbench.layers.swap import places, swapped
 from bnpbench.sites import Normalization
 from tests.support.kinds import made
 from tests.support.networks import normalization

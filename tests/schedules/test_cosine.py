@@ -30,3 +30,21 @@ def test_it_falls_from_the_end_of_the_warm_up() -> None:
     assert rates[25] == pytest.approx(0.25)
     assert rates[39] == pytest.approx(0.25 * (1 + math.cos(math.pi * 29 / 30)))
     assert set(rates[40:]) == {0.0}  # epochs that are only timed
+
+
+@pytest.mark.regression
+def test_a_training_cut_short_falls_as_the_whole_one() -> None:
+    whole = made("schedule", "cosine")
+    short = whole.over(100)
+    assert short.rate(0.1, 10, 0, 5, 10) == whole.rate(0.1, 10, 0, 5, 100)
+    assert short != whole  # so that it has a key of its own
+    assert made("schedule", {"kind": "cosine", "epochs": 7}).over(100).epochs == 7
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_a_warm_up_may_outlast_the_training(epochs: int) -> None:
+    cosine = made("schedule", {"kind": "cosine", "warmup": {"kind": "linear", "start": 0.1, "epochs": 3}})
+    rates = [cosine.rate(0.5, 1 + step // 10, step % 10, 10, epochs) for step in range(60)]
+    assert rates[:30] == pytest.approx([0.1 + 0.4 * step / 30 for step in range(30)])
+    assert all(0 <= rate <= 0.5 for rate in rates)

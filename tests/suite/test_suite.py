@@ -41,6 +41,19 @@ def test_interleaved_methods_share_a_block(load: Load) -> None:
     assert all(block.interleaved for block in suite.blocks(suite.cells(device="cpu", threads=1)))
 
 
+@pytest.mark.regression
+def test_a_run_cut_short_keeps_the_schedule_of_the_whole(load: Load) -> None:
+    """And has keys of its own: a suite of two epochs falls within these."""
+    cosine = changed(SMALL, "epochs = 20", 'epochs = 20\nschedule = "cosine"')
+    cut, short = load(cosine), load(changed(cosine, "epochs = 20", "epochs = 2"))
+    cells = cut.cells(device="cpu", threads=1, epochs=2)
+    assert {cell.settings.schedule.epochs for cell in cells} == {20}  # type: ignore[attr-defined]
+    assert not {cell.key for cell in cells} & {cell.key for cell in short.cells(device="cpu", threads=1)}
+    steps = load(SMALL).cells(device="cpu", threads=1, epochs=2)
+    same = load(changed(SMALL, "epochs = 20", "epochs = 2")).cells(device="cpu", threads=1)
+    assert {cell.key for cell in steps} == {cell.key for cell in same}
+
+
 def test_two_axes_interleave_together(load: Load) -> None:
     found = blocks(load(SMALL + INTERLEAVED.replace('"method"', '"method", "batch_size"')))
     assert [len(block) for block in found] == [6, 6, 6]

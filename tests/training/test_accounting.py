@@ -8,7 +8,7 @@ import pytest
 
 from bnpbench.measure.step_costs import Columns, Costs
 from bnpbench.suite import Settings
-from bnpbench.training.accounting import costs
+from bnpbench.training.accounting import costs, kept_bytes
 from tests.support.training import cell
 
 N, WIDTHS, CLASSES = 10, (12, 9, 7), 5
@@ -31,6 +31,15 @@ def test_vanilla_by_hand() -> None:
     kept = 4 * N * sum(WIDTHS) + LOSS
     assert traffic(optimizer={"kind": "sgd", "lr": 0.1}) == by_hand(2, kept)
     assert traffic(optimizer={"kind": "sgd", "lr": 0.1, "momentum": 0.9}) == by_hand(3, kept)
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("parts", [2, 5])
+def test_micro_batches_move_as_much_and_keep_less_at_a_time(parts: int) -> None:
+    """The sum of the loss of each is a number of its own."""
+    assert traffic(accumulate=parts) - traffic() == 2 * 4 * (parts - 1)
+    whole, part = (kept_bytes(cell(accumulate=k).settings, (12,), CLASSES) for k in (1, parts))
+    assert part == (whole - 4) // parts + 4
 
 
 def test_bnp_adds_its_running_statistics_alone() -> None:

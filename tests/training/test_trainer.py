@@ -104,6 +104,20 @@ def test_micro_batches_do_what_the_whole_batch_does(method: str, hidden: int) ->
     torch.testing.assert_close(weights(whole), weights(parts), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.regression
+@pytest.mark.parametrize("engine", ["eager", "compiled"])
+def test_what_layers_draw_before_the_first_epoch_is_undone(engine: str) -> None:
+    """So that dropout draws the same for every method, whatever its step took to be made ready."""
+    ours = trainer(engine=engine)
+    ours.model[0].register_forward_hook(lambda module, inputs, output: F.dropout(output))  # type: ignore[index]
+    before = torch.get_rng_state()
+    ours.warm_up(1)
+    ours.prepare()
+    assert torch.equal(torch.get_rng_state(), before)
+    ours.epoch()
+    assert engine == "compiled" or not torch.equal(torch.get_rng_state(), before)
+
+
 def test_a_seed_gives_every_method_the_same_weights_and_order() -> None:
     found = [trainer(method=m, network={"kind": "fc", "hidden": (9,)}) for m in METHODS]
     layers = [[p for m in t.model.modules() if isinstance(m, torch.nn.Linear) for p in m.parameters()] for t in found]
