@@ -190,7 +190,8 @@ class BNP:
         lines.append(f"  preconditions {len(shown)}: {', '.join(shown) or '-'}")
         lines.append(f"  leaves alone {len(self.skipped)}: {', '.join(map(repr, self.skipped)) or '-'}")
         attached = sum(handle.id in (handle.hooks_dict_ref() or ()) for handle in self._attached)
-        lines.append(f"  when {f'{attached} attached optimizer(s) step' if attached else 'precondition() is called'}")
+        step = f"{attached} attached optimizer{' steps' if attached == 1 else 's step'}"
+        lines.append(f"  when {step if attached else 'precondition() is called'}")
         return "\n".join(lines)
 
     def precondition(self) -> None:

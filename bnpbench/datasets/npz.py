@@ -15,6 +15,7 @@ import numpy.typing as npt
 from bnpbench.datasets.base import DataShape
 from bnpbench.datasets.own import DIGITS, Look, OwnImages
 from bnpbench.errors import DataError
+from bnpbench.text import plural
 
 if TYPE_CHECKING:
     from bnpbench.datasets.base import Tensors
@@ -97,8 +98,8 @@ def _looked(place: Path, layout: Layout, size: int, changed: int) -> Look:
         x, y = headers[f"x_{part}"], headers[f"y_{part}"]
         if x.shape[0] != y.shape[0]:
             raise DataError(
-                f"{place}: {x.name} has {x.shape[0]:,} examples and {y.name} {y.shape[0]:,} labels; each example "
-                "needs one"
+                f"{place}: {x.name} has {x.shape[0]:,} {plural(x.shape[0], 'example', 'examples')} and {y.name} "
+                f"{y.shape[0]:,} {plural(y.shape[0], 'label', 'labels')}; each example needs one"
             )
     train, test = headers["x_train"], headers["x_test"]
     if train.shape[1:] != test.shape[1:]:

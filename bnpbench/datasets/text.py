@@ -13,6 +13,7 @@ from bnpbench.datasets.base import DataShape
 from bnpbench.datasets.own import DIGITS, Look, Own
 from bnpbench.errors import DataError
 from bnpbench.fields import Positive
+from bnpbench.text import plural
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -72,8 +73,9 @@ class Text(Own):
         test = round(count * self.test)
         if not 0 < test < count:
             raise DataError(
-                f"{place} has {len(text):,} characters, which are {count:,} pieces of context = {self.context}; take a "
-                f"shorter context, or a longer text, of which {self.test:g} can be kept for the test"
+                f"{place} has {len(text):,} {plural(len(text), 'character', 'characters')}, which are {count:,} "
+                f"{plural(count, 'piece', 'pieces')} of context = {self.context}; take a shorter context, or a longer "
+                f"text, of which {self.test:g} can be kept for the test"
             )
         if len(set(text)) < 2:
             raise DataError(f"{place} holds one character over and over, and it takes two to tell apart")

@@ -19,6 +19,7 @@ from bnpbench.errors import BnpbenchError, DataError, DeviceError
 from bnpbench.measure.driver import driver_count, driver_failure
 from bnpbench.results import check_writable
 from bnpbench.suite import Cell, Settings, Suite
+from bnpbench.text import number_of
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,7 @@ def demand_device(
             "GPU and its driver"
         )
     if index >= count:
-        raise DeviceError(f"{where}: this machine has {count} CUDA device(s), numbered from 0")
+        raise DeviceError(f"{where}: this machine has {number_of(count, 'CUDA device')}, numbered from 0")
 
 
 def check_cuda_only(settings: Iterable[Settings], capability: str | None = None) -> None:
@@ -231,7 +232,8 @@ def demand_devices(devices: int, device: str, *, first: int, gpus: int, cores: i
         return
     if device == "cuda" and first + devices > gpus:
         raise DeviceError(
-            f"devices = {devices}: this machine has {gpus} CUDA device(s), {gpus - first} from cuda:{first} on"
+            f"devices = {devices}: this machine has {number_of(gpus, 'CUDA device')}, "
+            f"{gpus - first} from cuda:{first} on"
         )
     if device == "cpu" and devices > cores:
         raise DeviceError(f"devices = {devices}: on the CPU each takes a core, and a cell has {cores} here")

@@ -25,6 +25,7 @@ from bnpbench.execution.messages import Phase, Preflight, Smoke, Tell, Tried
 from bnpbench.measure import machine
 from bnpbench.measure.step_costs import Columns, Costs
 from bnpbench.suite import Cell, Settings
+from bnpbench.text import number_of
 from bnpbench.training import models
 from bnpbench.training.accounting import costs, kept_bytes
 from bnpbench.training.examples import WHOLE, Examples, Pairs, data_key, examples_of
@@ -128,7 +129,8 @@ def _losses(trainer: Trainer) -> Iterator[float]:
     """The losses of a run's first two steps, and of the third before its update."""
     steps, batch_size = trainer.steps, trainer.settings.batch_size
     if not steps:
-        raise DataError(f"{len(trainer.examples.labels)} training examples hold no batch of {batch_size}")
+        there = number_of(len(trainer.examples.labels), "training example")
+        raise DataError(f"{there} cannot fill a batch of {batch_size}; take a smaller batch_size")
     trainer.step.begin_epoch(trainer.noise)
     order = torch.randperm(len(trainer.examples.labels), generator=trainer.order)[: steps * batch_size]
     order = order.view(steps, batch_size)[[place % steps for place in range(3)]].flatten()

@@ -14,7 +14,7 @@ from bnpbench.records.rows import CellRow, EpochRow
 from bnpbench.suite import Block, Cell, Settings, differing, telling, told
 from bnpbench.suite.explain import listed
 from bnpbench.suite.settings import having
-from bnpbench.text import plain
+from bnpbench.text import number_of, plain, plural
 
 OPERATOR = {"cpu": 250_000, "cuda": 100_000_000}
 """Operations that take about as long as to launch one operator. Only until the first epochs of a kind are measured."""
@@ -281,7 +281,8 @@ class Reporter(Progress):
 
     def stop(self) -> None:
         if self.kept:
-            self.shown.say(f"{self.title}: {self.kept} of {self.cells} cells were finished before and are kept")
+            done = plural(self.kept, "was finished before and is kept", "were finished before and are kept")
+            self.shown.say(f"{self.title}: {self.kept} of {number_of(self.cells, 'cell')} {done}")
 
     def share(self) -> float:
         """The part of this round's work that is over."""

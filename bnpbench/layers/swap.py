@@ -31,6 +31,7 @@ from bnpbench.errors import NotApplicable
 from bnpbench.layers.probing import on_meta
 from bnpbench.layers.rows import Rows
 from bnpbench.sites import Normalization
+from bnpbench.text import number_of
 
 Over = Literal["map", "last", "first"]
 """What a site normalizes: a map of channels; rows of the last dimension; rows of the first one behind the examples."""
@@ -118,7 +119,7 @@ def swapped(model: nn.Module, normalization: Normalization, input_shape: tuple[i
     if faults:
         more = f" (and {len(faults) - 1} more)" if faults[1:] else ""
         served = len(found) - len(faults)
-        raise NotApplicable(f"{served} of {len(found)} sites: {faults[0]}{more}", served)
+        raise NotApplicable(f"{served} of {number_of(len(found), 'site')}: {faults[0]}{more}", served)
     modules: list[Any] = list(model.modules())
     for module in modules:
         if normalization.maker is None and getattr(module, "inplace", False):

@@ -6,6 +6,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from bnpbench.text import plural
+
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 Samples = tuple[tuple[str, int], ...]
 """Paths of images, each with the number of its class."""
@@ -70,8 +72,9 @@ def other_classes(folder: Path, parts: Sequence[str], classes: Sequence[Sequence
         return None
     odd = sorted(train ^ test)[0]
     there, not_there = parts if odd in train else parts[::-1]
+    count = f"{len(train)} {plural(len(train), 'class', 'classes')}"
     return (
-        f"{folder} has {len(train)} classes in {parts[0]} and {len(test)} in {parts[1]}, and they must be the same: "
+        f"{folder} has {count} in {parts[0]} and {len(test)} in {parts[1]}, and they must be the same: "
         f"{odd!r} is in {there} and not in {not_there}"
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from bnpbench.records.rows import COUNTER_SECONDS, LEAST_TICKS
 from bnpbench.report.data import Cell, View
+from bnpbench.text import number_of
 
 Why = Callable[[View, Cell], str]
 
@@ -25,7 +26,7 @@ def untold(view: View, cells: Sequence[Cell]) -> Iterator[str]:
         for reason in dict.fromkeys(why(view, cell, column) for cell in lacking):
             if reason not in said:
                 count = sum(why(view, cell, column) == reason for cell in lacking)
-                yield f"{column} is not known of {count} of {len(measured)} cells: {reason}"
+                yield f"{column} is not known of {count} of {number_of(len(measured), 'cell')}: {reason}"
 
 
 def _on_gpu(cell: Cell) -> bool:
@@ -90,6 +91,7 @@ _REASONS: dict[str, Why] = {
     "peak_memory_bytes": _peak,
     "graph_memory_bytes": lambda view, cell: "no CUDA graph was recorded",
     "other_cores": lambda view, cell: "a block of less than 0.4 s, or a machine that does not tell",
+    "test_bits_per_token": lambda view, cell: "the data are no text",
     "validation_accuracy": lambda view, cell: "no example was held out (validation)",
     **dict.fromkeys(_COSTS, _noted("costs are not known")),
     "sites_served": _noted("costs are not known", "the network is built with its method's layers"),

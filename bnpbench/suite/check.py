@@ -275,4 +275,5 @@ def _doubts(settings: Settings) -> Iterable[str]:
         yield unused
     cores = os.cpu_count() or 1
     if isinstance(settings.threads, int) and settings.threads > cores:
-        yield f"{settings.threads:,} threads are more than the {cores} cores here: steps wait for each other"
+        there = number_of(cores, "core")
+        yield f"{settings.threads:,} threads are more than the {there} here: steps wait for each other"

@@ -40,7 +40,7 @@ def test_its_representation_says_what_it_does() -> None:
     ]
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     handle = bnp.attach(optimizer)
-    assert "1 attached optimizer(s) step" in repr(bnp)
+    assert "1 attached optimizer steps" in repr(bnp)
     handle.remove()
     assert "precondition() is called" in repr(bnp)
 

@@ -83,8 +83,8 @@ def test_a_folder_for_results_is_tried_and_left_alone(tmp_path: Path) -> None:
     ("devices", "device", "first", "words"),
     [
         (4, "cuda", 0, None),
-        (5, "cuda", 0, "4 CUDA device.s., 4 from cuda:0"),
-        (3, "cuda", 2, "4 CUDA device.s., 2 from cuda:2"),
+        (5, "cuda", 0, "4 CUDA devices, 4 from cuda:0"),
+        (3, "cuda", 2, "4 CUDA devices, 2 from cuda:2"),
         (2, "cpu", 0, None),
         (3, "cpu", 0, "a cell has 2"),
         (1, "cuda", 9, None),  # told of elsewhere

@@ -48,7 +48,7 @@ def test_epochs_of_milliseconds_have_no_energy(make: Make) -> None:
     reason = "epochs of less than 1 s, for the counter of joules moves every 0.1 s"
     made = made_on_a_gpu(make, 0.004)
     text = render(made.read())
-    assert f"- energy_joules is not known of 1 of 1 cells: {reason}" in text
+    assert f"- energy_joules is not known of 1 of 1 cell: {reason}" in text
     (view,) = views(made.read())
     for missing in (times(view, view.cells[0], "energy_joules"), value(view, view.cells[0], "energy_joules")):
         assert isinstance(missing, Missing)
@@ -70,7 +70,7 @@ def test_what_nvml_does_not_tell_is_said_once(make: Make) -> None:
 def test_nvml_may_fail_once(make: Make) -> None:
     text = render(made_on_a_gpu(make, 2.0).read())
     for column in ("energy_joules", "clock_mhz_before", "clock_mhz_after", "throttled"):
-        assert f"{column} is not known of 1 of 1 cells: NVML did not answer while they were measured" in text
+        assert f"{column} is not known of 1 of 1 cell: NVML did not answer while they were measured" in text
 
 
 def test_of_a_cpu_too(make: Make) -> None:

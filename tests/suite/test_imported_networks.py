@@ -93,7 +93,7 @@ def test_one_cell_that_does_not_fit_stops_no_other(tmp_path: Path) -> None:
     status = dict(zip(results.cells.method, results.cells.status, strict=True))
     assert status == {"native": "ok", "gn": "not-applicable", "bnp+native": "ok"}
     (message,) = results.cells.message[results.cells.method == "gn"]
-    assert message.startswith("0 of 1 sites: group normalization behind layer '2': 4 channels")
+    assert message.startswith("0 of 1 site: group normalization behind layer '2': 4 channels")
     assert dict(zip(results.cells.method, results.cells.sites_served, strict=True))["native"] == 1
 
 

@@ -305,7 +305,9 @@ class Cluster:
         answer = self._answer(worker, self._ask(worker, check))
         cores = worker.own_cores
         if not isinstance(answer, Exception) and cores < self.threads:
-            answer = BnpbenchError(f"{worker.name}: {cores} cores, the cells were given {self.threads} threads")
+            answer = BnpbenchError(
+                f"{worker.name} has {number_of(cores, 'core')}, the cells were given {self.threads} threads"
+            )
         if isinstance(answer, Exception):
             self.ray.kill(worker.actor)
             raise answer

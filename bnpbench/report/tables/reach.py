@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from bnpbench.report.data import Cell, Group, View
 from bnpbench.report.document import Section
+from bnpbench.text import number_of
 
 
 def reach(view: View) -> Section | None:
@@ -19,7 +20,7 @@ def _lines(group: Group) -> Iterator[str]:
         for cell in cells[:1]:
             head = f"{group.title}: {method}" if group.title else method
             if (served := cell.count("sites_served")) is not None:
-                yield f"{head}: {served} of {len(cell.text('sites').splitlines())} sites"
+                yield f"{head}: {served} of {number_of(len(cell.text('sites').splitlines()), 'site')}"
                 if cell.count("bnp_layers") is not None:
                     yield f"{head}: {conditioned(cell)}"
 
@@ -28,5 +29,5 @@ def conditioned(cell: Cell) -> str:
     """What BNP preconditions of a network, and what it leaves alone."""
     layers, left = cell.count("bnp_layers") or 0, cell.text("bnp_skipped").splitlines()
     share = (cell.count("bnp_parameters") or 0) / (cell.count("parameters") or 1)
-    told = f"BNP conditions {layers} of {layers + len(left)} layers, {share:.0%} of parameters"
+    told = f"BNP conditions {layers} of {number_of(layers + len(left), 'layer')}, {share:.0%} of parameters"
     return told + (f"; not {'; '.join(left)}" if left else "")
