@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
@@ -18,6 +19,15 @@ if TYPE_CHECKING:
 _NAME = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 
 
+_ADMITTED: set[str] = set()
+"""The modules that networks may be imported from in this process."""
+
+
+def admit(modules: Iterable[str]) -> None:
+    """Let networks be imported from these modules: whoever loads a suite was allowed to, and hashed them."""
+    _ADMITTED.update(modules)
+
+
 class Imported(MadeNetwork):
     """The network that a function makes: ``target = "package.module:factory"``.
 
@@ -29,12 +39,19 @@ class Imported(MadeNetwork):
     target: Annotated[str, Field(pattern=f"^{_NAME}:{_NAME}$")]
     options: Keywords = Keywords()
 
+    @property
+    def module(self) -> str:
+        """The dotted name of what is imported."""
+        return self.target.partition(":")[0]
+
     def native(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
         from torch import nn
 
-        name, _, path = self.target.partition(":")
+        path = self.target.partition(":")[2]
+        if self.module not in _ADMITTED:
+            raise SuiteError(f"{self.target}: nobody allowed that {self.module!r} is run; load a suite that names it")
         try:
-            factory: Any = importlib.import_module(name)
+            factory: Any = importlib.import_module(self.module)
             for part in path.split("."):
                 factory = getattr(factory, part)
         except (ImportError, AttributeError) as error:

@@ -63,14 +63,18 @@ class Grid:
         source: the file, for errors.
         document: its validated tables.
         words: what may stand in them.
-        plugins: the SHA-256 of each of its plugins.
+
+    Attributes:
+        plugins: the SHA-256 of all code that its cells run beside bnpbench. Whoever loads the suite sets it before
+            settings are asked for, because only the expanded networks say what is imported.
 
     Raises:
         SuiteError: an axis, an override or a setting is wrong.
     """
 
-    def __init__(self, source: Source, document: Document, words: Vocabulary, plugins: tuple[str, ...] = ()) -> None:
-        self.source, self._document, self.words, self._plugins = source, document, words, plugins
+    def __init__(self, source: Source, document: Document, words: Vocabulary) -> None:
+        self.source, self._document, self.words = source, document, words
+        self.plugins: tuple[str, ...] = ()
         self._check_tables()
         self.axes = tuple(self._axes(document.sweep, SETTINGS, ()))
         self.size = math.prod(len(axis.values) for axis in self.axes)
@@ -96,10 +100,20 @@ class Grid:
         rows = zip(*(self.table[name].codes.tolist() for name in SETTINGS), strict=True)
         return tuple(self._settings(row) for row in rows)
 
+    def values(self, name: str) -> Iterator[tuple[int, Any]]:
+        """The values of one setting, validated, each with the first row that has it.
+
+        Raises:
+            SuiteError: as of ``settings``.
+        """
+        codes = self.table[name].codes
+        for code, value in self._models[name].items():
+            yield int(np.argmax(codes == code)), value
+
     def _settings(self, codes: tuple[int, ...]) -> Settings:
         """Put together as it is: each value has been validated, and rules between settings are in checks.py."""
         values = {name: self._models[name][code] for name, code in zip(SETTINGS, codes, strict=True)}
-        return Settings.model_construct(plugins=self._plugins, **values)
+        return Settings.model_construct(plugins=self.plugins, **values)
 
     def cells(self, rows: Mask) -> Table:
         """The cells of some rows, each once, with their settings validated."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from bnpbench.cache import expanded
 from bnpbench.errors import SuiteError
@@ -25,7 +25,7 @@ from bnpbench.suite.expand import Grid
 from bnpbench.suite.explain import Fault, closest, explain, listed
 from bnpbench.suite.matching import setting_of
 from bnpbench.suite.plugins import PluginFile, imported, load_plugins, module_file, plugins_answer
-from bnpbench.suite.source import KeyPath, Source, read
+from bnpbench.suite.source import Source, read
 from bnpbench.suite.suite import Row, Suite
 from bnpbench.suite.vocabulary import Vocabulary
 from bnpbench.text import number_of
@@ -59,7 +59,7 @@ def load_suite(
 def _load(source: str | Path, allow_plugins: bool, changes: Sequence[str], network: str | None) -> Suite:
     file = read(_path(source))
     document = _document(file)
-    given = () if network is None else (_given(network, file),)
+    given = None if network is None else _given(network, file)
     if network is not None:
         document = _of_network(document, network)
     try:
@@ -72,11 +72,13 @@ def _load(source: str | Path, allow_plugins: bool, changes: Sequence[str], netwo
         raise
 
 
-def _loaded(file: Source, document: Document, allow_plugins: bool, given: tuple[PluginFile, ...]) -> Suite:
-    plugins = (*_plugins(file, document, allow_plugins), *(given or _modules(file, document, allow_plugins)))
+def _loaded(file: Source, document: Document, allow_plugins: bool, given: PluginFile | None) -> Suite:
+    plugins = _plugins(file, document, allow_plugins)
+    reads = _sums_of_reads(file, document)
+    grid = Grid(file, document, Vocabulary(load_plugins(plugins)))
+    plugins = (*plugins, *_modules(grid, allow_plugins, given))
     words = Vocabulary(load_plugins(plugins))
-    sums = {known for plugin in plugins for known in plugin.sums} | _sums_of_reads(file, document)
-    grid = Grid(file, document, words, tuple(sorted(sums)))
+    grid.plugins = tuple(sorted(reads.union(*(plugin.sums for plugin in plugins))))
     check_settings(grid)
     check_fit(grid)
     check_devices(grid, document.measure, document.probe)
@@ -175,41 +177,41 @@ def _given(target: str, source: Source) -> PluginFile:
     return found
 
 
-def _modules(source: Source, document: Document, allowed: bool) -> tuple[PluginFile, ...]:
-    """The modules that networks are imported from."""
-    files = dict[str, PluginFile]()
-    told = {
-        "train": document.train,
-        "sweep": document.sweep,
-        "override": [{"set": one.set} for one in document.override],
-    }
-    for place, target in _targets(told, ()):
-        if not allowed:
-            raise source.error("names Python code to run; pass --allow-plugins if you trust it", place)
-        name = target.partition(":")[0]
-        try:
-            found = files.get(name) or module_file(name, (source.path.parent.resolve(),))
-        except OSError as error:
-            raise source.error(f"cannot be read: {error.strerror}", place) from None
-        if found is None:
-            raise source.error(f"no module {name!r} is installed or beside the suite", place)
-        files[name] = found
+def _modules(grid: Grid, allowed: bool, given: PluginFile | None) -> tuple[PluginFile, ...]:
+    """The modules that the networks of cells are imported from, however the suite came to them; none is run here.
+
+    Args:
+        grid: all cells.
+        allowed: whether the suite may name code to run.
+        given: the module of a network that was named on the command line, which is allowed.
+    """
+    files = {} if given is None else {str(given.module): given}
+    for row, network in grid.values("network"):
+        for path, one in _imported(network, ("network",)):
+            place = (*path, "target")
+            if not allowed and one.module not in files:
+                raise grid.error("names Python code to run; pass --allow-plugins if you trust it", row, place)
+            try:
+                found = files.get(one.module) or module_file(one.module, (grid.source.path.parent.resolve(),))
+            except OSError as error:
+                raise grid.error(f"cannot be read: {error.strerror}", row, place) from None
+            if found is None:
+                raise grid.error(f"no module {one.module!r} is installed or beside the suite", row, place)
+            files[one.module] = found
     return tuple(files.values())
 
 
-def _targets(table: object, place: KeyPath) -> Iterator[tuple[KeyPath, str]]:
-    """Where a suite names a function that makes a network, and which."""
-    if isinstance(table, list):
-        for number, value in enumerate(table):
-            yield from _targets(value, (*place, number))
-    elif isinstance(table, dict):
-        if table.get("kind") in (None, Imported.word()) and "network" in place:
-            targets = table.get("target")
-            for target in targets if isinstance(targets, list) else [targets]:
-                if isinstance(target, str):  # else it is refused where settings are looked at
-                    yield (*place, "target"), target
-        for name, value in table.items():
-            yield from _targets(value, (*place, name))
+def _imported(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Imported]]:
+    """Every network that is imported, a plugin's network that holds others looked into, and where it stands."""
+    if isinstance(value, Imported):
+        yield path, value
+    elif isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from _imported(getattr(value, name), (*path, name))
+    elif isinstance(value, dict | list | tuple):
+        inner = value.items() if isinstance(value, dict) else enumerate(value)
+        for name, one in inner:
+            yield from _imported(one, (*path, str(name)))
 
 
 def _changed(document: Document, changes: Sequence[str]) -> Document:

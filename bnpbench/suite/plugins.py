@@ -23,6 +23,7 @@ from types import ModuleType
 
 from bnpbench.errors import BnpbenchError, SuiteError
 from bnpbench.methods.base import MethodPlugin
+from bnpbench.networks.imported import admit
 from bnpbench.registry import BASES, Registry, built_in, kinded
 
 
@@ -75,11 +76,16 @@ def imported(text: bytes, folder: Path) -> tuple[Module, ...]:
 
 
 def offer(modules: Iterable[Module]) -> None:
-    """Let these modules be imported, where Python finds none of their name; those offered before are forgotten."""
-    for name in _OFFERED.modules:
-        if getattr(sys.modules.get(name), "__loader__", None) is _OFFERED:
-            del sys.modules[name]
-    _OFFERED.modules = {module.name: module for module in modules}
+    """Let these modules be imported, where Python finds none of their name; those offered before are forgotten.
+
+    Where all of those are offered again, unchanged, they stay as they were imported.
+    """
+    offered = {module.name: module for module in modules}
+    if not _OFFERED.modules.items() <= offered.items():
+        for name in _OFFERED.modules:
+            if getattr(sys.modules.get(name), "__loader__", None) is _OFFERED:
+                del sys.modules[name]
+    _OFFERED.modules = offered
     if _OFFERED not in sys.meta_path:
         sys.meta_path.append(_OFFERED)  # last: no name of an installed package is taken over
 
@@ -143,12 +149,12 @@ def module_file(name: str, folders: Iterable[Path]) -> PluginFile | None:
     """
     path = _installed(name)
     if path is not None:
-        return PluginFile(path, hashlib.sha256(path.read_bytes()).hexdigest(), defines=False)
+        return PluginFile(path, hashlib.sha256(path.read_bytes()).hexdigest(), module=name)
     for folder in folders:
         modules = imported(f"import {name}".encode(), folder)
         for module in modules:
             if module.name == name and module.path.is_file():
-                return PluginFile(module.path, module.sha256, modules, defines=False)
+                return PluginFile(module.path, module.sha256, modules, module=name)
     return None
 
 
@@ -177,13 +183,13 @@ class PluginFile:
         path: of the file.
         sha256: of what was read from it.
         modules: of its folder, that it imports.
-        defines: whether it is run for the kinds that it defines; else it is a module that a network is imported from.
+        module: the name by which a network is imported from it; None for a file that is run for the kinds it defines.
     """
 
     path: Path
     sha256: str
     modules: tuple[Module, ...] = ()
-    defines: bool = True
+    module: str | None = None
 
     @property
     def sums(self) -> set[str]:
@@ -198,9 +204,10 @@ def load_plugins(files: Sequence[PluginFile]) -> Registry:
         SuiteError: a file changed since it was hashed, does not run, or defines no plugin or a kind that exists.
     """
     offer(module for file in files for module in file.modules)
+    admit(file.module for file in files if file.module is not None)
     registry = built_in()
     for file in files:
-        if not file.defines:
+        if file.module is not None:
             continue
         classes = kinded(_run(file))
         names = ", ".join(base.__name__ for base in BASES)

@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from bnpbench.errors import SuiteError
+from bnpbench.networks.imported import admit
 from bnpbench.sites import Normalization
 from tests.support.kinds import made
 
@@ -29,6 +30,7 @@ def number():
 def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "factories_of_a_test.py").write_text(FACTORIES)
     monkeypatch.syspath_prepend(tmp_path)
+    admit(["factories_of_a_test", "no_such_module_here"])
 
 
 @pytest.mark.usefixtures("_module")
@@ -57,3 +59,12 @@ def test_what_makes_no_network_is_told(target: str, words: str) -> None:
 def test_a_target_is_a_module_and_a_function(target: str) -> None:
     with pytest.raises(ValidationError):
         made("network", {"kind": "import", "target": target})
+
+
+@pytest.mark.regression
+def test_what_nobody_allowed_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "never_allowed.py").write_text(f"open({str(tmp_path / 'found')!r}, 'w')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SuiteError, match="nobody allowed that 'never_allowed' is run"):
+        made("network", {"kind": "import", "target": "never_allowed:make"}).built(NATIVE, (3,), 5)
+    assert not (tmp_path / "found").exists()

@@ -114,3 +114,70 @@ def test_a_network_on_the_command_line_takes_the_place_of_the_suites(tmp_path: P
 def test_what_is_no_network_on_the_command_line(tmp_path: Path, target: str, words: str) -> None:
     with pytest.raises(SuiteError, match=f"--network {target}: {words}"):
         load_suite(write(tmp_path), network=target)
+
+
+TOUCH = """
+name = "touch"
+[train]
+dataset = "digits"
+optimizer = { kind = "sgd", lr = 0.1 }
+batch_size = 60
+epochs = 1
+method = "native"
+"""
+PARTS_OF_IT = """
+network.kind = ["import"]
+network.target = ["subprocess:run"]
+network.options = [{ args = "touch FOUND", shell = true }]
+"""
+RUN = '{ kind = "import", target = "subprocess:run" }'
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize(
+    ("train", "rest"),
+    [
+        ("", f"[sweep]{PARTS_OF_IT}"),
+        (f"network = {RUN}", ""),
+        ("", f"[sweep]\nnetwork = [{RUN}]"),
+        ('network = "fc"', f'[[override]]\nwhen = {{ method = "native" }}\nset = {{ network = {RUN} }}'),
+        ("", '[sweep]\nnetwork.kind = ["import"]\nnetwork.target = ["nets.mine:make", "subprocess:run"]'),
+        (
+            'network = { kind = "import", target = "nets.mine:make" }',
+            '[[override]]\nwhen = { method = "native" }\nset = { network.target = "subprocess:run" }',
+        ),
+    ],
+)
+def test_no_way_of_writing_it_leads_past_the_flag_or_the_key(tmp_path: Path, train: str, rest: str) -> None:
+    path = write(tmp_path, TOUCH + train + "\n" + rest)
+    with pytest.raises(SuiteError, match=r"names Python code to run; pass --allow-plugins"):
+        load_suite(path)
+    suite = load_suite(path, allow_plugins=True)
+    (run,) = (file for file in suite.plugins if file.module == "subprocess")
+    assert all(run.sha256 in cell.settings.plugins for cell in suite.cells(device="cpu", threads=1))
+
+
+@pytest.mark.regression
+def test_a_change_on_the_command_line_does_not_either(tmp_path: Path) -> None:
+    path = write(tmp_path, TOUCH + 'network = "fc"')
+    changes = ["network.kind=import", "network.target=subprocess:run"]
+    for network in (None, "nets.mine:make"):
+        with pytest.raises(SuiteError, match=r"names Python code to run; pass --allow-plugins"):
+            load_suite(path, changes=changes, network=network)
+    suite = load_suite(path, changes=changes, network="nets.mine:make", allow_plugins=True)
+    assert {file.module for file in suite.plugins} >= {"subprocess"}
+
+
+@pytest.mark.regression
+def test_one_inside_of_a_plugins_network_is_found(tmp_path: Path) -> None:
+    (tmp_path / "held.py").write_text(
+        "from typing import Any, Literal\n"
+        "from bnpbench.networks.imported import Imported\n"
+        "from bnpbench import NetworkPlugin\n"
+        "class Mine(Imported):\n    kind: Literal['mine']\n"
+        "class Held(NetworkPlugin):\n    kind: Literal['held']\n    inner: Imported\n"
+    )
+    for network in ('{ kind = "mine", target = "nets.mine:make" }', f"{{ kind = 'held', inner = {RUN} }}"):
+        text = TOUCH.replace("[train]", f'plugins = ["held.py"]\n[train]\nnetwork = {network}')
+        suite = load_suite(write(tmp_path, text), allow_plugins=True)
+        assert {file.module for file in suite.plugins} & {"nets.mine", "subprocess"}
