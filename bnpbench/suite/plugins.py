@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 
@@ -141,21 +142,42 @@ def _file(folder: Path, name: str) -> Path | None:
 def module_file(name: str, folders: Iterable[Path]) -> PluginFile | None:
     """The module of a dotted name that is installed, else the one in a folder; None where there is none.
 
-    Nothing of it is run. What an installed one imports is not looked at; one of a folder comes with what it imports
-    from there.
+    Nothing of it is run. One of a folder comes with what it imports from there. An installed one is hashed with all
+    Python files of its package; what it imports from other packages is not looked at.
 
     Raises:
         OSError: it cannot be read.
     """
     path = _installed(name)
     if path is not None:
-        return PluginFile(path, hashlib.sha256(path.read_bytes()).hexdigest(), module=name)
+        return PluginFile(path, _sum_of_package(name.partition(".")[0], path), module=name)
     for folder in folders:
         modules = imported(f"import {name}".encode(), folder)
         for module in modules:
             if module.name == name and module.path.is_file():
                 return PluginFile(module.path, module.sha256, modules, module=name)
     return None
+
+
+_LIBRARIES = ("timm", "torch", "torchvision")
+"""Packages of thousands of files that their versions tell apart."""
+
+
+def _sum_of_package(top: str, path: Path) -> str:
+    """SHA-256 of an installed module: of its file where it is no package's, else of its whole package too."""
+    text = path.read_bytes()
+    found = importlib.util.find_spec(top)
+    folders = found and found.submodule_search_locations
+    if not folders:
+        return hashlib.sha256(text).hexdigest()
+    told = [hashlib.sha256(text).hexdigest()]
+    if top in _LIBRARIES:
+        told.append(f"{top} {version(top)}")
+    else:
+        for folder in map(Path, folders):
+            for file in sorted(folder.rglob("*.py")):
+                told.append(f"{file.relative_to(folder).as_posix()} {hashlib.sha256(file.read_bytes()).hexdigest()}")
+    return hashlib.sha256("\n".join(told).encode(errors="surrogateescape")).hexdigest()
 
 
 def _installed(name: str) -> Path | None:

@@ -12,6 +12,8 @@ from bnpbench.execution.children import ask
 from bnpbench.execution.listing import listing
 from bnpbench.execution.messages import Preflight
 from bnpbench.execution.options import Options
+from bnpbench.suite import plugins
+from bnpbench.suite.plugins import module_file
 from tests.support.command import bnpbench, called
 from tests.support.plugins import PLUGIN, SUITE, write
 
@@ -305,3 +307,37 @@ def test_where_an_operator_has_no_deterministic_form_the_cell_names_it(tmp_path:
     assert "deterministic" in cells.message["faulty"]
     told = ["epoch", "train_loss", "train_accuracy", "test_loss", "test_accuracy"]
     assert first.epochs[told].equals(second.epochs[told])
+
+
+@pytest.mark.regression
+def test_an_installed_module_is_hashed_with_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "installed_of_a_test"
+    (package / "inner").mkdir(parents=True)
+    for file in ("__init__.py", "models.py", "inner/layers.py"):
+        (package / file).write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def found() -> str:
+        file = module_file("installed_of_a_test.models", ())
+        assert file is not None
+        return file.sha256
+
+    first = found()
+    (package / "inner" / "layers.py").write_text("# changed")
+    second = found()
+    (package / "inner" / "layers.py").rename(package / "inner" / "others.py")
+    third = found()
+    assert len({first, second, third}) == 3
+    (package / "notes.txt").write_text("not code")
+    assert found() == third
+
+
+@pytest.mark.regression
+def test_a_large_library_is_told_apart_by_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = module_file("torchvision.models", ())
+    monkeypatch.setattr(plugins, "version", lambda name: "0.0")
+    second = module_file("torchvision.models", ())
+    assert first is not None
+    assert second is not None
+    assert first.path == second.path
+    assert first.sha256 != second.sha256
