@@ -49,12 +49,14 @@ def preflight(request: Preflight, tell: Tell) -> dict[str, Costs]:
         The costs of each cell by its key.
 
     Raises:
-        DataError: a data set is not there.
+        DataError: a data set is not there, or weights of a network.
     """
     root = storage.root(request.data_dir)
     with storage.told_to(lambda what, far: tell(Phase(what, far))):
         for dataset in dict.fromkeys(type(cell.settings.dataset) for cell in request.cells if request.fetch):
             dataset.fetch(root, offline=request.offline)
+        for network in dict.fromkeys(cell.settings.network for cell in request.cells if request.fetch):
+            network.fetch(offline=request.offline)
     costing = {cell.key: cell.settings.costing() for cell in request.cells}
     distinct = dict.fromkeys(costing.values())
     found: dict[Settings, Costs] = {}

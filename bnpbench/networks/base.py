@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from bnpbench.errors import SuiteError
 from bnpbench.fields import Kinded, Position
@@ -85,6 +85,24 @@ class NetworkPlugin(Kinded):
         if self.images and len(input_shape) != 3:
             return "needs images (channels x height x width)"
         return None
+
+    def pinned(self) -> Self:
+        """The same, with what tells it apart from one that its options alone do not: it is part of a cell's key.
+
+        Raises:
+            SuiteError: what its options say of that is not so here.
+        """
+        return self
+
+    def fetch(self, *, offline: bool = False) -> None:
+        """Bring what it needs and is not on this machine, unless it is there; by default nothing. Announced.
+
+        Args:
+            offline: download nothing.
+
+        Raises:
+            DataError: it cannot be brought.
+        """
 
     def built(self, normalization: Normalization, input_shape: tuple[int, ...], classes: int) -> nn.Module:
         """:meth:`build`, with a normalization of the input before it where the method asks for one.

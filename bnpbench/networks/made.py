@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from bnpbench.networks.base import NetworkPlugin
 from bnpbench.sites import Normalization
@@ -34,6 +34,10 @@ class MadeNetwork(NetworkPlugin):
         """
         raise NotImplementedError(f"{type(self).__name__} defines no native()")
 
+    def weightless(self) -> Self:
+        """The same without weights that have to be fetched: all that is needed where values do not count."""
+        return self
+
     def build(self, normalization: Normalization, input_shape: tuple[int, ...], classes: int) -> nn.Module:
         model = self._made(input_shape, classes)
         if normalization.native:
@@ -48,10 +52,11 @@ class MadeNetwork(NetworkPlugin):
 
         if torch.get_default_device().type != "meta":
             return self.native(input_shape, classes)
+        without = self.weightless()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that weights which are read have no place to go
             try:
-                return self.native(input_shape, classes)
+                return without.native(input_shape, classes)
             except (NotImplementedError, RuntimeError):  # it looks at the values of its tensors
                 with torch.device("cpu"), torch.random.fork_rng(devices=[]):
-                    return self.native(input_shape, classes).to("meta")
+                    return without.native(input_shape, classes).to("meta")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
 from bnpbench.errors import SuiteError
-from bnpbench.fields import Keywords
-from bnpbench.networks.made import MadeNetwork
+from bnpbench.networks.library import LibraryNetwork
 
 if TYPE_CHECKING:
     from torch import nn
@@ -19,17 +19,16 @@ _RESNETS = re.compile("(wide_)?res(net|next).*")
 _CHANNELS = 3
 
 
-class Torchvision(MadeNetwork):
+class Torchvision(LibraryNetwork):
     """A classification network of torchvision by its name there, such as ``resnet18``.
 
     ``options`` go to its builder, beside the number of classes. ``stem = "cifar"`` begins a ResNet with a 3 x 3
     convolution of stride 1 and no pooling, for images of 32 x 32 pixels.
     """
 
-    images: ClassVar[bool] = True
+    library: ClassVar[str] = "torchvision"
+    weights_option: ClassVar[str] = "weights"
     kind: Literal["torchvision"]
-    name: str
-    options: Keywords = Keywords()
     stem: Literal["cifar"] | None = None
 
     @model_validator(mode="after")
@@ -43,7 +42,22 @@ class Torchvision(MadeNetwork):
             return fault
         return f"reads images of {_CHANNELS} channels" if input_shape[0] != _CHANNELS else None
 
-    def native(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    def _weights(self) -> Any:
+        """torchvision's entry of the weights that its options ask for. Raises KeyError, and what torchvision raises."""
+        from torchvision import models
+
+        known: Any = models.get_model_weights(self.name)
+        return known[str(self.options["weights"]).replace(f"{known.__name__}.", "")]  # as its builders read it
+
+    def cached(self) -> Path | None:
+        from torch import hub
+
+        return Path(hub.get_dir(), "checkpoints", Path(self._weights().url).name)
+
+    def download(self) -> None:
+        self._weights().get_state_dict(progress=False, check_hash=True)
+
+    def create(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
         from torch import nn
         from torchvision import models
 

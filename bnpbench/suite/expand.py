@@ -245,12 +245,15 @@ class Grid:
                 models[code] = getattr(model.model_validate(frozen(data), context=self.words.registry), name)
                 if isinstance(models[code], DatasetPlugin):
                     models[code] = models[code].located(self.source.path.parent)
+                elif isinstance(models[code], NetworkPlugin):
+                    models[code] = models[code].pinned()
             except ValidationError as error:
                 fault = explain(error, model, data, self.words) or Fault((name,), str(error))
                 row = int(np.argmax(column.codes == code))
                 raise self.error(fault.message, row, tuple(str(key) for key in fault.path), fault.closest) from None
-            except DataError as error:
-                raise self.error(str(error), int(np.argmax(column.codes == code)), (name, "path")) from None
+            except (DataError, SuiteError) as error:
+                key = "path" if isinstance(error, DataError) else "version"
+                raise self.error(str(error), int(np.argmax(column.codes == code)), (name, key)) from None
         return models
 
     def _view(self, name: str, value: object) -> object:

@@ -166,8 +166,8 @@ _LIBRARIES = ("timm", "torch", "torchvision")
 def _sum_of_package(top: str, path: Path) -> str:
     """SHA-256 of an installed module: of its file where it is no package's, else of its whole package too."""
     text = path.read_bytes()
-    found = importlib.util.find_spec(top)
-    folders = found and found.submodule_search_locations
+    spec = importlib.util.find_spec(top)
+    folders = spec and spec.submodule_search_locations
     if not folders:
         return hashlib.sha256(text).hexdigest()
     told = [hashlib.sha256(text).hexdigest()]
@@ -175,8 +175,8 @@ def _sum_of_package(top: str, path: Path) -> str:
         told.append(f"{top} {version(top)}")
     else:
         for folder in map(Path, folders):
-            for file in sorted(folder.rglob("*.py")):
-                told.append(f"{file.relative_to(folder).as_posix()} {hashlib.sha256(file.read_bytes()).hexdigest()}")
+            sums = ((file, hashlib.sha256(file.read_bytes()).hexdigest()) for file in sorted(folder.rglob("*.py")))
+            told += (f"{file.relative_to(folder).as_posix()} {found}" for file, found in sums)
     return hashlib.sha256("\n".join(told).encode(errors="surrogateescape")).hexdigest()
 
 
