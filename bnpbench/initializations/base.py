@@ -43,8 +43,9 @@ class InitializationPlugin(Kinded):
             model: changed in place.
             generator: a generator of the CPU.
             whole: for a network with weights of others: what else it has is drawn anew, too. Normalizations start from
-                ones and zeros and fresh statistics, other biases from 0; all that has two or more dimensions (weights
-                of attention, embeddings, tokens) is drawn as a weight; other vectors keep their values.
+                ones and zeros and fresh statistics, and those that a method put in as they were made; other biases
+                start from 0; all that has two or more dimensions (weights of attention, embeddings, tokens) is drawn as
+                a weight; other vectors keep their values.
         """
         import torch
 
@@ -64,10 +65,15 @@ class InitializationPlugin(Kinded):
     def _draw_rest(self, model: nn.Module, generator: torch.Generator) -> None:
         import torch
 
-        from bnpbench.layers import WEIGHTED, normalizes
+        from bnpbench.layers.swap import as_made, normalizes, put_in
+        from bnpbench.layers.weighted import WEIGHTED
 
+        own = [module for module in model.modules() if put_in(module)]
+        inside = {inner for module in own for inner in module.modules()}
+        for module in own:
+            as_made(module)
         for module in model.modules():
-            if isinstance(module, WEIGHTED):
+            if isinstance(module, WEIGHTED) or module in inside:
                 continue
             if normalizes(module):
                 fresh(module)

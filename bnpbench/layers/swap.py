@@ -295,8 +295,27 @@ def _replacement(place: Place, normalization: Normalization, seen: Mapping[nn.Mo
     return layer.train(place.module.training)
 
 
+_MADE_WITH = "_bnpbench_made_with"
+"""The attribute of a layer that was put in which holds its values before any were carried over."""
+
+
+def put_in(module: nn.Module) -> bool:
+    """Whether a method put this layer in the place of a network's own."""
+    return hasattr(module, _MADE_WITH)
+
+
+def as_made(layer: nn.Module) -> None:
+    """Give a layer that was put in the values back that it was made with; what was carried over is lost."""
+    with torch.no_grad():
+        for name, value in getattr(layer, _MADE_WITH).items():
+            if isinstance(tensor := getattr(layer, name, None), Tensor):
+                tensor.copy_(value)
+
+
 def _carry(old: nn.Module, new: nn.Module) -> None:
     """Give ``new`` what of the affine and the running statistics of ``old`` both have."""
+    values = (*new._parameters.items(), *new._buffers.items())
+    setattr(new, _MADE_WITH, {name: value.detach().clone() for name, value in values if value is not None})
     with torch.no_grad():
         for name in ("weight", "bias"):
             mine, theirs = new._parameters.get(name), old._parameters.get(name)

@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from bnpbench.bnp import BNP
 from bnpbench.errors import NotApplicable
 from bnpbench.methods.base import MethodPlugin
+from bnpbench.networks.imported import admit
 from bnpbench.registry import built_in
 from bnpbench.suite import Cell, Settings
 from bnpbench.training import models
@@ -24,6 +25,7 @@ from bnpbench.training.trainer import Trainer
 from tests.support.others import NEEDS_TIMM
 from tests.support.training import CPU
 
+admit([__name__])  # whose functions make the networks below
 METHODS: list[Any] = [*built_in().kinds(MethodPlugin), {"kind": "bn", "inference": "averaged"}]
 
 
@@ -244,6 +246,41 @@ def test_another_initialization_draws_all_of_it_anew(tmp_path: Path) -> None:
     assert torch.equal(model[7].bias, torch.zeros(5))
     vision_ = trainer(BLOCKS["vision"], "native", initialization="he-normal").model
     assert vision_.class_token.std() > 0
+
+
+@pytest.mark.regression
+def test_then_every_method_starts_from_its_layers_as_they_were_made(tmp_path: Path) -> None:
+    """A weight of 0, as authors begin some blocks with, stays with no method."""
+    saved(tmp_path)
+    state = torch.load(PRETRAINED["state"], weights_only=True)
+    for place in (1, 6):
+        state[f"{place}.weight"].zero_()
+    torch.save(state, PRETRAINED["state"])
+    network = {"kind": "import", "target": f"{__name__}:pretrained"}
+    starts = {"weight": 1, "bias": 0, "running_mean": 0, "running_var": 1, "num_batches_tracked": 0, "alpha": 0.5}
+    found = set[str]()
+    for method in METHODS:
+        try:
+            model = trainer(network, method, initialization="he-normal").model
+        except NotApplicable:
+            continue
+        found.add(str(method))
+        for name, tensor in model.state_dict().items():
+            if name.startswith(("1.", "6.")):
+                assert torch.equal(tensor, torch.full_like(tensor, starts[name.rpartition(".")[2]])), (method, name)
+    assert {"dyt", "4things", "ghost-bn", "renorm", "rmsnorm", "bn", "native"} <= found
+
+
+@pytest.mark.regression
+def test_a_layer_counts_its_own_batches(tmp_path: Path) -> None:
+    """Renormalization's limits and the average of inference begin anew, whatever the author's layer has seen."""
+    state = saved(tmp_path)
+    network = {"kind": "import", "target": f"{__name__}:pretrained"}
+    for method in ("renorm", {"kind": "bn", "inference": "averaged"}):
+        layer = trainer(network, method).model[1]
+        assert layer.num_batches_tracked == 0
+        assert torch.equal(layer.running_mean, state["1.running_mean"])
+    assert trainer(network, "native").model[1].num_batches_tracked == 7
 
 
 # --- what is refused -------------------------------------------------------------------------
