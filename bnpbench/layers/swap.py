@@ -313,7 +313,7 @@ def as_made(layer: nn.Module) -> None:
 
 
 def _carry(old: nn.Module, new: nn.Module) -> None:
-    """Give ``new`` what of the affine and the running statistics of ``old`` both have."""
+    """Give ``new`` what of the affine and the running statistics of ``old`` both have; it counts its own batches."""
     values = (*new._parameters.items(), *new._buffers.items())
     setattr(new, _MADE_WITH, {name: value.detach().clone() for name, value in values if value is not None})
     with torch.no_grad():
@@ -328,6 +328,8 @@ def _carry(old: nn.Module, new: nn.Module) -> None:
                 if mine.shape == theirs.shape:
                     mine.copy_(theirs)
         for name, mine_ in new._buffers.items():
+            if name == "num_batches_tracked" and type(new) is not type(old):
+                continue  # what follows from it is the kind's own: a limit that is raised, the weight of an average
             value = old._buffers.get(name)
             if mine_ is not None and value is not None and mine_.shape == value.shape:
                 mine_.copy_(value)
