@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 
 _RESNETS = re.compile("(wide_)?res(net|next).*")
 _CHANNELS = 3
+_AUXILIARY = ("googlenet", "inception_v3")
+"""Those that in training give the logits of further classifiers too, unless told not to."""
 
 
 class Torchvision(LibraryNetwork):
     """A classification network of torchvision by its name there, such as ``resnet18``.
 
     ``options`` go to its builder, beside the number of classes. ``stem = "cifar"`` begins a ResNet with a 3 x 3
-    convolution of stride 1 and no pooling, for images of 32 x 32 pixels.
+    convolution of stride 1 and no pooling, for images of 32 x 32 pixels. Auxiliary classifiers are left out.
     """
 
     library: ClassVar[str] = "torchvision"
@@ -35,6 +37,15 @@ class Torchvision(LibraryNetwork):
     def _stem_of_a_resnet(self) -> Self:
         if self.stem is not None and not _RESNETS.fullmatch(self.name):
             raise ValueError(f'stem = "{self.stem}" is of ResNets only, and {self.name} is none')
+        return self
+
+    @model_validator(mode="after")
+    def _one_output(self) -> Self:
+        if self.name in _AUXILIARY and self.options.get("aux_logits"):
+            raise ValueError(
+                f"options.aux_logits: {self.name} would give several outputs, and the loss is of one; leave it out, or "
+                "write options = { aux_logits = false }"
+            )
         return self
 
     def unreadable(self, input_shape: tuple[int, ...]) -> str | None:
@@ -68,6 +79,8 @@ class Torchvision(LibraryNetwork):
                 f"torchvision has no classification network {self.name!r}", closest=near[0] if near else None
             )
         options: dict[str, Any] = {"weights": None, "num_classes": classes, **self.options}
+        if self.name in _AUXILIARY:
+            options["aux_logits"] = False
         model: nn.Module = models.get_model(self.name, **options)
         if self.stem == "cifar":
             assert isinstance(model, models.ResNet)

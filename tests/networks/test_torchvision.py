@@ -47,3 +47,15 @@ def test_one_that_looks_at_its_values_is_built_without_data_too() -> None:
     with torch.device("meta"):
         model = made("network", {"kind": "torchvision", "name": "regnet_x_400mf"}).built(NATIVE, (3, 32, 32), 7)
     assert {parameter.device.type for parameter in model.parameters()} == {"meta"}
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize(("name", "side"), [("googlenet", 32), ("inception_v3", 75)])
+def test_it_gives_one_output_in_training(name: str, side: int) -> None:
+    network = {"kind": "torchvision", "name": name, "options": {"init_weights": False}}
+    assert made("network", network).built(NATIVE, (3, side, side), 7).train()(torch.randn(2, 3, side, side)).shape == (
+        2,
+        7,
+    )
+    with pytest.raises(ValidationError, match=r"leave it out, or write options = \{ aux_logits = false \}"):
+        made("network", {**network, "options": {"aux_logits": True}})
