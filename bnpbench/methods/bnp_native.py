@@ -13,5 +13,5 @@ class BnpNative(MethodPlugin, Preconditioning):
 
     preconditioned: ClassVar[bool] = True
     native: ClassVar[bool] = True
-    ink: ClassVar[Ink] = Ink("#aa4499", "#dd77cc", ".")
+    ink: ClassVar[Ink] = Ink("#aa4499", "#dd77cc", "X")
     kind: Literal["bnp+native"]

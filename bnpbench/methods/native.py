@@ -11,5 +11,5 @@ class Native(MethodPlugin):
     """The network as its author made it, with the normalizations that it has, and plain gradients."""
 
     native: ClassVar[bool] = True
-    ink: ClassVar[Ink] = Ink("#999933", "#d1d16a", "8")
+    ink: ClassVar[Ink] = Ink("#999933", "#d1d16a", "h")
     kind: Literal["native"]

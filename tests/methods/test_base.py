@@ -119,3 +119,13 @@ def test_every_method_that_ships_can_be_drawn_and_told_apart() -> None:
     for part in ("light", "dark"):
         assert len({getattr(ink, part) for ink in inks}) == len(inks)
     assert max(Counter(ink.marker for ink in inks if ink is not None).values()) <= 2  # there are 16
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("kind", ["native", "bnp+native"])
+def test_what_networks_of_others_are_made_with_shows_beside_what_is_put_there(kind: str) -> None:
+    inks = {known: method.ink for known, method in built_in().kinds(MethodPlugin).items()}
+    marker = getattr(inks.pop(kind), "marker", None)
+    assert marker != "."  # hardly seen
+    beside = {"native", "bnp+native", "vanilla", "bn", "gn", "ln", "in", "rmsnorm", "dyt", "bnp", "bnp+gn", "bnp+ln"}
+    assert marker not in {getattr(ink, "marker", None) for known, ink in inks.items() if known in beside}

@@ -244,5 +244,5 @@ def inks(views: Iterable[View]) -> Mapping[str, Ink]:
     for label, kind in sorted(kinds.items(), key=lambda item: item[0] != item[1]):
         own = kind in of_kind and kind not in taken
         taken.add(kind)
-        found[label] = of_kind[kind] if own else next(spare, Ink("#777777", "#aaaaaa", "."))
+        found[label] = of_kind[kind] if own else next(spare, Ink("#777777", "#aaaaaa", "o"))
     return found
