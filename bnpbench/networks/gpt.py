@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from bnpbench.networks.vit import Transformer
+from bnpbench.networks.transformer import TransformerNetwork
 from bnpbench.sites import Normalization
 
 if TYPE_CHECKING:
     from torch import nn
 
 
-class Gpt(Transformer):
+class Gpt(TransformerNetwork):
     """A decoder of dense layers alone, which says at each position what token follows (Radford et al. 2018)."""
 
     images: ClassVar[bool] = False

@@ -1,10 +1,9 @@
-"""A small vision transformer."""
+"""What transformers of dense layers have in common."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import prod
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -13,12 +12,10 @@ from bnpbench.networks.base import NetworkPlugin
 from bnpbench.sites import Normalization, Site
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from bnpbench.layers.transformer import Options
 
 
-class Transformer(NetworkPlugin):
+class TransformerNetwork(NetworkPlugin):
     """What transformers of dense layers have in common; their normalizations are of tokens, each a row.
 
     Attributes:
@@ -66,25 +63,3 @@ class Transformer(NetworkPlugin):
             yield Site(f"blocks.{number}.dense", self.width, count)
         if self.norm == "first":
             yield Site("the last block", self.width, count)
-
-
-class Vit(Transformer):
-    """A vision transformer (Dosovitskiy et al. 2021) of dense layers alone: patches, fixed positions, their mean."""
-
-    images: ClassVar[bool] = True
-    kind: Literal["vit"]
-    patch: Positive = 4
-
-    def unreadable(self, input_shape: tuple[int, ...]) -> str | None:
-        if (fault := super().unreadable(input_shape)) is not None:
-            return fault
-        odd = [side for side in input_shape[1:] if side % self.patch]
-        return f"cuts images into patches of {self.patch} x {self.patch}, which do not divide {odd[0]}" if odd else None
-
-    def length(self, input_shape: tuple[int, ...]) -> int:
-        return prod(side // self.patch for side in input_shape[1:])
-
-    def build(self, normalization: Normalization, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-        from bnpbench.layers.transformer import ImageTransformer
-
-        return ImageTransformer(input_shape, self.patch, classes, **self.options(normalization))

@@ -11,7 +11,6 @@ import torch
 from bnpbench import read_results
 from bnpbench.training.accounting import costs
 from tests.support.command import called
-from tests.support.kinds import made
 from tests.support.training import trainer
 
 TEXT = "the quick brown fox jumps over the lazy dog. " * 40
@@ -84,7 +83,3 @@ def test_text_and_numbers_have_networks_of_their_own(tmp_path: Path) -> None:
         done = called("check", "text.toml", cwd=tmp_path)
         assert done.returncode == 2
         assert words in " ".join(done.stderr.split())
-
-
-def test_its_options_are_those_of_the_transformer() -> None:
-    assert made("network", "gpt").model_dump().keys() == made("network", "vit").model_dump().keys() - {"patch"}

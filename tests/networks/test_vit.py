@@ -1,15 +1,11 @@
-"""The vision transformer, and what it shares with the language model."""
+"""The vision transformer."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
-from torch import nn
 
 from bnpbench.bnp import BNP
-from bnpbench.sites import Normalization, Site
 from tests.support.kinds import made
 from tests.support.networks import network_of, parameters
 from tests.support.training import trainer
@@ -23,19 +19,6 @@ def test_number_of_parameters(method: str, norm: str, norms: int) -> None:
     block = (16 * 48 + 48) + (16 * 16 + 16) + (16 * 64 + 64) + (64 * 16 + 16)
     by_hand = (3 * 16 * 16 + 16) + 2 * block + (16 * 10 + 10) + norms * 32
     assert parameters(network_of({**SMALL, "norm": norm}, method, (3, 16, 16))) == by_hand
-
-
-@pytest.mark.parametrize("norm", ["first", "last"])
-def test_sites_are_those_that_building_asks_for(norm: str) -> None:
-    network, asked = made("network", {**SMALL, "norm": norm}), list[Site]()
-
-    def make(features: int, spatial_dims: int, site: str) -> nn.Module:
-        asked.append(Site(site, features, 16))
-        assert spatial_dims == 0
-        return nn.Identity()
-
-    network.built(Normalization("post", make), (3, 16, 16), 10)
-    assert asked == list(network.sites((3, 16, 16), "post"))
 
 
 def test_bnp_conditions_every_weight() -> None:
@@ -56,15 +39,6 @@ def test_it_trains_under_each_method(method: str, norm: str) -> None:
     )  # fmt: skip
     losses = [ours.epoch()["train_loss"] for _ in range(4)]
     assert losses[-1] < losses[0]
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [({"heads": 3}, "3 heads do not divide a width of 16"), ({"width": 15}, "multiple of 2"), ({"depth": 0}, "depth")],
-)
-def test_sizes_that_do_not_fit_are_refused(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        made("network", {**SMALL, **options})
 
 
 def test_patches_divide_the_images() -> None:
