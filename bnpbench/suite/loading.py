@@ -208,10 +208,12 @@ def _imported(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str,
     elif isinstance(value, BaseModel):
         for name in type(value).model_fields:
             yield from _imported(getattr(value, name), (*path, name))
-    elif isinstance(value, dict | list | tuple):
-        inner = value.items() if isinstance(value, dict) else enumerate(value)
-        for name, one in inner:
-            yield from _imported(one, (*path, str(name)))
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            yield from _imported(one, (*path, str(key)))
+    elif isinstance(value, list | tuple):
+        for number, one in enumerate(value):
+            yield from _imported(one, (*path, str(number)))
 
 
 def _changed(document: Document, changes: Sequence[str]) -> Document:
