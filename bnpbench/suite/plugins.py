@@ -24,7 +24,9 @@ from types import ModuleType
 
 from bnpbench.errors import BnpbenchError, SuiteError
 from bnpbench.methods.base import MethodPlugin
+from bnpbench.networks.base import NetworkPlugin
 from bnpbench.networks.imported import admit
+from bnpbench.networks.library import LibraryNetwork
 from bnpbench.registry import BASES, Registry, built_in, kinded
 
 
@@ -159,10 +161,6 @@ def module_file(name: str, folders: Iterable[Path]) -> PluginFile | None:
     return None
 
 
-_LIBRARIES = ("timm", "torch", "torchvision")
-"""Packages of thousands of files that their versions tell apart."""
-
-
 def _sum_of_package(top: str, path: Path) -> str:
     """SHA-256 of an installed module: of its file where it is no package's, else of its whole package too."""
     text = path.read_bytes()
@@ -171,7 +169,9 @@ def _sum_of_package(top: str, path: Path) -> str:
     if not folders:
         return hashlib.sha256(text).hexdigest()
     told = [hashlib.sha256(text).hexdigest()]
-    if top in _LIBRARIES:
+    networks = built_in().kinds(NetworkPlugin).values()
+    if top in {"torch", *(one.library for one in networks if issubclass(one, LibraryNetwork))}:
+        # thousands of files, which their version tells apart
         told.append(f"{top} {version(top)}")
     else:
         for folder in map(Path, folders):
