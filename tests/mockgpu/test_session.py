@@ -65,6 +65,7 @@ def test_the_order_and_the_limits(tmp_path: Path) -> None:
     assert first.seconds == last.seconds == gpu.LIMIT == 540
 
 
+@pytest.mark.compiles
 @pytest.mark.timeout(600)
 def test_a_dry_run_on_the_mock(mockgpu: MockGpu, tmp_path: Path) -> None:
     out = tmp_path / "out"
