@@ -44,7 +44,7 @@ class Cell:
         label: how tables call its method.
         settings: every setting; of a cell that no ``suite.json`` names, those that differ from their default.
         role: ``final`` or ``trial``.
-        whole: epochs in the suite, where the run was shortened.
+        whole: epochs in the suite, where the run took another number of them.
         row: its columns of CELLS; empty where it was not measured.
     """
 
@@ -89,7 +89,7 @@ class Cell:
     @property
     def shortened(self) -> str:
         """``4 of 15 epochs``; empty where the run was not shortened."""
-        return f"{self.epochs} of {number_of(self.whole, 'epoch')}" if self.whole else ""
+        return f"{self.epochs} of {number_of(self.whole, 'epoch')}" if self.whole and self.epochs < self.whole else ""
 
     def count(self, name: str) -> int | None:
         """A column of whole numbers; None where it is not known."""
