@@ -69,7 +69,9 @@ def deviations(view: View) -> Section | None:
     if shortened:
         epochs = "1 epoch" if shortened == 1 else f"{told(shortened)} epochs"
         lines.append(f"shortened: {epochs} instead of the suite's (--epochs); schedules are as they were")
-    elif longer := sorted({(cell.epochs, cell.whole) for cell in view.cells if cell.whole and cell.whole < cell.epochs}):
+    elif longer := sorted(
+        {(cell.epochs, cell.whole) for cell in view.cells if cell.whole and cell.whole < cell.epochs}
+    ):
         each = some(f"{number_of(epochs, 'epoch')} instead of the suite's {whole}" for epochs, whole in longer)
         lines.append(f"lengthened: {each} (--epochs); schedules are as they were")
     if view.document.changes:
