@@ -75,7 +75,9 @@ def _one_at_a_time(settings: Settings, site: Site) -> Misfit | None:
     method, examples = settings.method, settings.pooled_examples
     if method.smallest_set(site, examples) != 1:
         return None
-    return Misfit(method.lone_value(f"what follows layer {site.layer!r}", site.features, examples))
+    by_batch = method.smallest_set(site, examples + 1) != 1
+    where = f"what follows layer {site.layer!r}{settings.divided if by_batch else ''}"
+    return Misfit(method.lone_value(where, site.features, examples))
 
 
 def check_settings(grid: Grid) -> None:
