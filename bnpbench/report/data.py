@@ -310,7 +310,11 @@ def narrowed(results: Results, suites: Sequence[str] = (), only: Sequence[str] =
     """
     known = {*results.suites, *map(str, results.cells["suite"])}
     if missing := [name for name in suites if name not in known]:
-        raise SuiteError(f"--suite {missing[0]}: there are {some(sorted(known)) or 'none'}")
+        there = some(sorted(known)) or "none"
+        raise SuiteError(
+            f"--suite {missing[0]}: no suite that was measured has this name; there are {there}",
+            closest=closest(missing[0], known),
+        )
     if suites:
         results = results.of_suites(suites)
     if not only:

@@ -33,6 +33,7 @@ _LIMITS = {
     "greater_than_equal": ("ge", "must be at least {}"),
     "less_than": ("lt", "must be below {}"),
     "less_than_equal": ("le", "must be at most {}"),
+    "multiple_of": ("multiple_of", "must be a multiple of {}"),
     "too_short": ("min_length", "must have {} or more elements"),
     "too_long": ("max_length", "must have {} elements or fewer"),
     "string_too_short": ("min_length", "must have {} or more characters"),

@@ -261,6 +261,8 @@ ELSEWHERE = [
     (S + '[[override]]\nwhen = { optimizer.seed = 1 }\nset = { epochs = 2 }\n', 12, "override[0].when.optimizer.seed",
      "seed is a setting of its own, beside optimizer", None),
     (S + "optimizer.seed = [0.5]\n", 11, "sweep.optimizer.seed", "beside optimizer", None),
+    (changed(S, '{ kind = "fc", hidden = [100, 100] }', '{ kind = "gpt", width = 15 }'), 4, "train.network.width",
+     "must be a multiple of 2, not 15", None),
     (changed(S, 'kind = "sgd"', 'kind = "adamW"'), 5, "train.optimizer", "unknown kind", "adamw"),
 ]  # fmt: skip
 INPUT = [

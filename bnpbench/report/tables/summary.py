@@ -73,7 +73,7 @@ def deviations(view: View) -> Section | None:
         {(cell.epochs, cell.whole) for cell in view.cells if cell.whole and cell.whole < cell.epochs}
     ):
         each = some(f"{number_of(epochs, 'epoch')} instead of the suite's {whole}" for epochs, whole in longer)
-        lines.append(f"lengthened: {each} (--epochs); schedules are as they were")
+        lines.append(f"lengthened: {each} (--epochs)")
     if view.document.changes:
         lines.append(f"changed by --set: {some(view.document.changes)}")
     seeds = {str(cell.settings.get("seed")) for cell in view.document.cells}

@@ -131,6 +131,6 @@ def test_a_run_that_is_longer_than_its_suite_is_not_called_shortened(make: Make)
     assert "Deviations" not in render(made.read())
     made.document["cells"][0]["epochs"] = 2
     text = render(made.read())
-    assert "- lengthened: 3 epochs instead of the suite's 2 (--epochs); schedules are as they were" in text
+    assert "- lengthened: 3 epochs instead of the suite's 2 (--epochs)\n" in text
     assert "shortened" not in text
     assert "3 of 2" not in text
