@@ -310,9 +310,9 @@ def narrowed(results: Results, suites: Sequence[str] = (), only: Sequence[str] =
     """
     known = {*results.suites, *map(str, results.cells["suite"])}
     if missing := [name for name in suites if name not in known]:
-        suites_there = some(sorted(known)) or "none"
+        names = some(sorted(known)) or "none"
         raise SuiteError(
-            f"--suite {missing[0]}: no suite that was measured has this name; there are {suites_there}",
+            f"--suite {missing[0]}: no suite that was measured has this name; there are {names}",
             closest=closest(missing[0], known),
         )
     if suites:

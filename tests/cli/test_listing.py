@@ -48,8 +48,10 @@ def test_no_marks_of_code_and_no_value_that_a_suite_cannot_write(
 def test_options_without_a_value_by_default_are_optional(capsys: pytest.CaptureFixture[str]) -> None:
     run(["list", "datasets"])
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()[1:]}
-    assert lines["text"].endswith("path (optional), content (optional), context = 128, test = 0.1")
-    assert " path, content (optional)" in lines["npz"]
+    for option in ("path (optional)", "content (optional)", "context = 128"):
+        assert option in lines["text"]
+    assert "content (optional)" in lines["npz"]
+    assert " path" in lines["npz"].replace("path (optional)", "")
 
 
 def test_the_bare_command_shows_help_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
