@@ -16,6 +16,7 @@ from bnpbench.text import duration, plain
 
 LINE_EVERY = 30.0  # seconds between dated lines at most, while something goes on
 LOOK_SECONDS = 1.0  # between looks at the clock for that
+LEAST_NAME = 6  # columns of a job's name in a narrow terminal
 REFRESHES = 2  # of a live display a second: each takes a moment from what is measured beside it
 
 
@@ -184,9 +185,19 @@ class Live(Display):
             self._task, description=plain(state.title), total=total, completed=state.share or 0.0, percent=far
         )
         words = State("", counted=state.counted, begin=state.begin, end=state.end).far(self.now())
-        lines = [line for line in (words, state.stage, *state.jobs) if line]
+        lines = [line for line in (words, state.stage, *map(self._shorter, state.jobs)) if line]
         texts = [self._text(f"  {plain(line)}", no_wrap=True, overflow="ellipsis") for line in lines]
         return self._group(self._bar, *texts)
+
+    def _shorter(self, job: str) -> str:
+        """A job's line with as much of what it is as leaves room for how far it is."""
+        name, colon, doing = plain(job).rpartition(": ")
+        room = self._console.width - 2 - self._text(colon + doing).cell_len
+        if room < LEAST_NAME:
+            return job
+        whose = self._text(name)
+        whose.truncate(room, overflow="ellipsis")
+        return f"{whose.plain}{colon}{doing}"
 
 
 def display(*, quiet: bool = False) -> Display:

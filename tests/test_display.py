@@ -65,6 +65,16 @@ def test_a_live_display_fits_its_terminal(width: int) -> None:
         assert far.strip() == "15/360 cells, 120 finished before, 3 failed, 2 min, about 82 min left"
 
 
+def test_a_narrow_terminal_shortens_whose_line_it_is_and_keeps_the_numbers() -> None:
+    """The label stood whole, and the accuracy ended in an ellipsis."""
+    doing = "epoch 5/60, loss 0.1351, test accuracy 0.9123"
+    for name in ("batch-renormalization N=256 seed=17", "bn seed=1"):
+        lines = ESCAPE.sub("", drawn(State("s", jobs=(f"{name}: {doing}",)), 60)).replace("\r", "\n").splitlines()
+        (line,) = {line.strip() for line in lines if "epoch" in line}
+        assert line.endswith(f": {doing}")
+        assert line[:4] == name[:4]
+
+
 def test_without_colours_a_live_display_sends_none() -> None:
     colour = re.compile(r"\x1b\[(?:[0-9]+;)*(?:3[0-8]|4[0-8]|9[0-7])[0-9;]*m")
     assert colour.search(drawn(LONG, 80))

@@ -18,6 +18,15 @@ from bnpbench.execution import interruption
 from bnpbench.streams import open_missing, tell, unfailing
 
 BUG = 70
+_WORDS = {
+    r"Input should be greater than or equal to": "must be at least",
+    r"Input should be less than or equal to": "must be at most",
+    r"Input should be greater than": "must be above",
+    r"Input should be less than": "must be below",
+    r"Input should be a valid integer(, .*)?$": "must be a whole number",
+    r"Input should be a valid number(, .*)?$": "must be a number",
+}
+"""What the command-line library says of a value, and how errors of suites say it."""
 
 
 def main() -> NoReturn:
@@ -73,7 +82,11 @@ def _guarded(work: Callable[[], int], debug: bool) -> int:
     except BnpbenchError as error:
         return _fail(error.exit_code, str(error), debug)
     except interruption.Stopped as stop:
-        return _fail(stop.code, "stopped; what was finished is kept, the same command goes on from there", debug)
+        return _fail(
+            stop.code,
+            "stopped: what was finished is kept. Run the same command again and it goes on from there.",
+            debug,
+        )
     except SystemExit as end:  # of the shell's completion
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except Exception as error:
@@ -106,6 +119,8 @@ def _told(error: Any) -> str:
     message = (
         " ".join(error.format_message().split()).replace("Value error, ", "").replace(". Choose from:", ": give one of")
     )
+    for theirs, ours in _WORDS.items():
+        message = re.sub(theirs, ours, message)
     if (found := re.search(r"'([^']*)' is not one of (.*?)\.?$", message)) is None:
         return message
     choices = re.findall(r"'([^']*)'", found[2])

@@ -33,7 +33,8 @@ def listing(
 ) -> None:
     """List what a suite may name.
 
-    Each has a line: what it is, its options with their defaults, its unit."""
+    Each has a line: a kind with what it is and its options with their defaults, a metric or a column with its table
+    and unit, a suite with what it measures."""
     there = [one.value for one in What]
     if what not in there:
         near = get_close_matches(what, there, 1)
@@ -94,16 +95,19 @@ def _suites() -> Lines:
 
 
 def _options(cls: Any) -> str:
-    """``momentum = 0, nesterov = false``; an option without a default stands alone."""
+    """``momentum = 0, nesterov = false``; an option without a default stands alone, optional or not."""
     from bnpbench.fields import default_of
     from bnpbench.suite import told
 
-    names = [name for name in cls.model_fields if name not in ("kind", "label")]
-    required = {name for name in names if cls.model_fields[name].is_required()}
-    return ", ".join(name if name in required else f"{name} = {told(default_of(cls, name))}" for name in names)
+    shown = []
+    for name in (name for name in cls.model_fields if name not in ("kind", "label")):
+        default = default_of(cls, name)
+        without = name if cls.model_fields[name].is_required() else f"{name} (optional)"
+        shown.append(without if default in (None, "") else f"{name} = {told(default)}")
+    return ", ".join(shown)
 
 
 def _summary(cls: type) -> str:
-    """The first sentence of a class's docstring."""
-    text = " ".join((inspect.getdoc(cls) or "").partition("\n\n")[0].split())
+    """The first sentence of a class's docstring, without its marks of code."""
+    text = " ".join((inspect.getdoc(cls) or "").partition("\n\n")[0].replace("``", "").split())
     return re.split(r"(?<!\bal)\. ", text)[0].removesuffix(".")

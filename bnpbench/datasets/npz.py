@@ -91,6 +91,9 @@ def _looked(place: Path, layout: Layout, size: int, changed: int) -> Look:
         if dtype.kind not in "biuf":
             raise DataError(f"{place}: {name} holds {dtype}, and an array of numbers is wanted; {_HOW}")
         wanted = (2, 3, 4) if role.startswith("x") else (1, 2)
+        if shape[:1] == (0,):
+            part = "train on" if role.endswith("train") else "test on"
+            raise DataError(f"{place}: {name} holds no examples (its shape is {_told(shape)}); give it some to {part}")
         if len(shape) not in wanted or 0 in shape:
             forms = "N x features, N x H x W or images with channels" if role.startswith("x") else "N labels"
             raise DataError(f"{place}: {name} has the shape {_told(shape)}, and {forms} are wanted")
@@ -162,8 +165,22 @@ _DAMAGED = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotIm
 
 
 def _damaged(place: Path, error: Exception) -> DataError:
+    if place.is_dir():
+        return DataError(
+            f'{place} is a folder and no .npz file; images in folders, one a class, are of kind = "folder"'
+        )
+    if _begins(place, np.lib.format.MAGIC_PREFIX):
+        return DataError(f"{place} is a single array (.npy), and four are wanted in one .npz file; {_HOW}")
     reason = " ".join(str(error).split())[:200] or type(error).__name__
     return DataError(f"{place} is no whole .npz file ({reason}); {_HOW}")
+
+
+def _begins(place: Path, start: bytes) -> bool:
+    try:
+        with place.open("rb") as stream:
+            return stream.read(len(start)) == start
+    except OSError:
+        return False
 
 
 def _labels(place: Path, name: str, array: npt.NDArray[Any]) -> npt.NDArray[np.int64]:

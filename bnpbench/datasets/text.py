@@ -69,6 +69,8 @@ class Text(Own):
         return *cut(0, train), *cut(train, test)
 
     def _pieces(self, place: Path, text: str) -> tuple[int, int]:
+        if not text:
+            raise DataError(f"{place} is empty; take a text that has something in it")
         count = (len(text) - 1) // self.context  # the last character has a place as a label only
         test = round(count * self.test)
         if not 0 < test < count:

@@ -99,7 +99,7 @@ class LocalChild:
                 if not left:
                     raise BnpbenchError(
                         "no child process can be started: the server that would do it ends each time; is the memory or "
-                        "the number of processes limited here (ulimit -v, -u)? What was finished is kept, the same "
+                        "the number of processes limited here (ulimit -v, -u)? What was finished is kept; the same "
                         "command goes on from there"
                     ) from error
                 time.sleep(START_SECONDS)

@@ -312,7 +312,7 @@ _CHUNK = 2**20
 
 
 class Outbox:
-    """Writes messages into a pipe."""
+    """Writes messages into a pipe; where nobody reads it any more, the process ends without a word."""
 
     def __init__(self, pipe: Connection) -> None:
         self.pipe = pipe
@@ -321,8 +321,11 @@ class Outbox:
         """Write a message; waits while the pipe is full."""
         pickled = pickle.dumps(message)
         rest = memoryview(len(pickled).to_bytes(_LENGTH, "big") + pickled)
-        while rest:
-            rest = rest[os.write(self.pipe.fileno(), rest) :]
+        try:
+            while rest:
+                rest = rest[os.write(self.pipe.fileno(), rest) :]
+        except BrokenPipeError:  # the parent has gone, which is no fault of what is asked for: nothing may catch it
+            os._exit(1)
 
 
 class Inbox:

@@ -226,6 +226,7 @@ class Reporter(Progress):
         self.names: dict[str, str] = {}
         self.epochs: dict[str, int] = {}
         self.jobs: dict[str, str] = {}  # by the block's id
+        self.resumed: dict[str, int] = {}  # the last epoch of an earlier run, until the first of this one
 
     def stage(self, message: Message) -> None:
         self._stage(message)
@@ -239,6 +240,7 @@ class Reporter(Progress):
         self.done = self.failed = self.kept = 0
         self.open_ended = any(block.measure.interval is not None for block in blocks)
         self.jobs.clear()
+        self.resumed.clear()
 
     def skipped(self, block: Block) -> None:
         self.kept += len(block.cells)
@@ -246,7 +248,8 @@ class Reporter(Progress):
         self._show()
 
     def phase(self, block: Block, phase: Phase) -> None:
-        self._job(block, phase.key, phase.text)
+        begun = self.resumed.get(phase.key or "")
+        self._job(block, phase.key, phase.text + ("" if begun is None else f", goes on from epoch {begun}"))
 
     def epoch(self, block: Block, key: str, row: EpochRow, *, earlier: bool = False) -> None:
         assert self.work is not None
@@ -254,12 +257,17 @@ class Reporter(Progress):
         self.work.epoch(key, row["epoch"], sum(filter(None, spent)), earlier=earlier)
         of = "" if block.measure.interval is not None else f"/{self.epochs[key]}"
         scores = f"loss {row['train_loss']:.4g}, test accuracy {row['test_accuracy']:.4f}"
-        self._job(block, key, f"epoch {row['epoch']}{of}, {scores}")
+        if earlier:
+            self.resumed[key] = row["epoch"]
+        else:
+            self.resumed.pop(key, None)
+        self._job(block, key, f"{'goes on from ' if earlier else ''}epoch {row['epoch']}{of}, {scores}")
 
     def again(self, block: Block, cells: Sequence[Cell]) -> None:
         assert self.work is not None
         for cell in cells:
             self.work.again(cell.key)
+            self.resumed.pop(cell.key, None)
 
     def finished(self, block: Block, records: Mapping[str, CellRow]) -> None:
         alike: dict[str, list[str]] = {}

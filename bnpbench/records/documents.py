@@ -340,7 +340,7 @@ class CellRecord(Record):
 
     Attributes:
         settings: every one, but for the method's label.
-        epochs: in the suite, where the run was shortened.
+        epochs: in the suite, where the run took another number of them.
     """
 
     place = "suite.cells"

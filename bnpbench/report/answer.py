@@ -78,12 +78,22 @@ class Answer:
 
 
 def baseline_of(view: View, group: Group) -> str | None:
-    """The label of the method that the others of a group are set against: the suite's, else the first that there is."""
+    """The label of the method that the others of a group are set against; None where it has no others.
+
+    The one that the suite names; else the first of a kind that ratios are taken over; else the group's first.
+    """
     named = view.document.baseline
     if named is not None and named in group.methods:
         return named
-    kinds = (named,) if named is not None else baselines()
-    return next((label for kind in kinds if (label := group.base(kind)) is not None), None)
+    if named is not None:
+        return group.base(named)
+    return next((label for kind in baselines() if (label := group.base(kind)) is not None), first_of(group))
+
+
+def first_of(group: Group) -> str | None:
+    """The first of several methods, which stands in where none is of a kind that ratios are taken over."""
+    several = len(group.methods) > 1 and not any(map(group.base, baselines()))
+    return next(iter(group.methods)) if several else None
 
 
 def gain_metric(view: View) -> str:

@@ -44,7 +44,7 @@ class Cell:
         label: how tables call its method.
         settings: every setting; of a cell that no ``suite.json`` names, those that differ from their default.
         role: ``final`` or ``trial``.
-        whole: epochs in the suite, where the run was shortened.
+        whole: epochs in the suite, where the run took another number of them.
         row: its columns of CELLS; empty where it was not measured.
     """
 
@@ -89,7 +89,7 @@ class Cell:
     @property
     def shortened(self) -> str:
         """``4 of 15 epochs``; empty where the run was not shortened."""
-        return f"{self.epochs} of {number_of(self.whole, 'epoch')}" if self.whole else ""
+        return f"{self.epochs} of {number_of(self.whole, 'epoch')}" if self.whole and self.epochs < self.whole else ""
 
     def count(self, name: str) -> int | None:
         """A column of whole numbers; None where it is not known."""
@@ -310,7 +310,11 @@ def narrowed(results: Results, suites: Sequence[str] = (), only: Sequence[str] =
     """
     known = {*results.suites, *map(str, results.cells["suite"])}
     if missing := [name for name in suites if name not in known]:
-        raise SuiteError(f"--suite {missing[0]}: there are {some(sorted(known)) or 'none'}")
+        names = some(sorted(known)) or "none"
+        raise SuiteError(
+            f"--suite {missing[0]}: no suite that was measured has this name; there are {names}",
+            closest=closest(missing[0], known),
+        )
     if suites:
         results = results.of_suites(suites)
     if not only:

@@ -24,13 +24,18 @@ class Cell:
         settings: every setting, nothing left at "auto".
         role: ``final``, or ``trial`` where it only serves to choose a setting.
         group: where it stands on the axes that are not interleaved; cells of one group share a block.
-        whole: epochs in the suite, where a run is shorter.
+        whole: epochs in the suite, where a run takes another number of them.
     """
 
     settings: Settings
     role: Role = "final"
     group: str = field(default="", compare=False, repr=False)
     whole: int | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def shorter(self) -> bool:
+        """Whether it ends before the suite's end."""
+        return self.whole is not None and self.settings.epochs < self.whole
 
     @cached_property
     def canonical(self) -> str:

@@ -8,8 +8,8 @@ from math import prod
 from typing import Any
 
 from bnpbench.datasets.base import shape_of
-from bnpbench.networks.base import INPUT
-from bnpbench.registry import ships
+from bnpbench.networks.base import INPUT, NetworkPlugin
+from bnpbench.registry import built_in, ships
 from bnpbench.sites import Misfit, Site, no_form_of_its_own, no_site, nothing_to_precondition
 from bnpbench.suite.cells import Cell
 from bnpbench.suite.document import Measure, Probe
@@ -75,7 +75,9 @@ def _one_at_a_time(settings: Settings, site: Site) -> Misfit | None:
     method, examples = settings.method, settings.pooled_examples
     if method.smallest_set(site, examples) != 1:
         return None
-    return Misfit(method.lone_value(f"what follows layer {site.layer!r}", site.features, examples))
+    by_batch = method.smallest_set(site, examples + 1) != 1
+    where = f"what follows layer {site.layer!r}{settings.divided if by_batch else ''}"
+    return Misfit(method.lone_value(where, site.features, examples))
 
 
 def check_settings(grid: Grid) -> None:
@@ -108,8 +110,10 @@ def _fault(settings: Settings) -> tuple[tuple[str, ...], str] | None:
     if (unreadable := network.unreadable(shape.input)) is not None:
         return ("network",), f"{network.kind} {unreadable}; {name} is {size}"
     if network.tokens != shape.tokens:
-        reads = ("numbers and not tokens", "tokens and nothing else")[network.tokens]
-        return ("network",), f"{network.kind} reads {reads}; {name} is {'text' if shape.tokens else size}"
+        reads = ("numbers", "tokens")[network.tokens]
+        given = "characters of a text" if shape.tokens else f"numbers ({size})"
+        fitting = [kind for kind, cls in built_in().kinds(NetworkPlugin).items() if cls.tokens == shape.tokens]
+        return ("network",), f"{network.kind} reads {reads}, and examples of {name} are {given}; take {listed(fitting)}"
     if len(shape.input) != 3 and settings.augment != "none":
         return ("augment",), f"{settings.augment} needs images (channels x height x width); {name} is {size}"
     if network.images is False and settings.augment != "none":

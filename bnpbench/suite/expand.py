@@ -144,7 +144,7 @@ class Grid:
     def _check_settings(self, table: dict[str, Any], place: KeyPath) -> None:
         for name, value in table.items():
             if name not in SETTINGS:
-                message, near = unknown_key(name, list(SETTINGS))
+                message, near = unknown_key((name,), list(SETTINGS))
                 raise self.source.error(message, (*place, name), near)
             self._check_value((name,), SETTINGS[name], value, (*place, name))
 
@@ -155,7 +155,7 @@ class Grid:
             for name, inner in table.items():
                 valid = self.words.options(hint)
                 if name not in valid:
-                    message, near = unknown_key(name, list(valid))
+                    message, near = unknown_key((*path, name), list(self._options(path, valid)))
                     raise self.source.error(message, (*place, name), near)
                 self._check_value((*path, name), valid[name], inner, (*place, name))
             return
@@ -166,11 +166,26 @@ class Grid:
             if fault:
                 raise self.source.error(fault.message, (*place, *fault.path[1:]), fault.closest) from None
 
+    def _options(self, path: tuple[str, ...], valid: dict[str, Any]) -> dict[str, Any]:
+        """Of what is valid for some kind of the setting at ``path``, what the kinds that the suite names have."""
+        if len(path) != 1:
+            return valid
+        (name,) = path
+        swept = self._document.sweep.get(name, [])
+        given = [self._document.train.get(name, default(name)), *(one.set.get(name) for one in self._document.override)]
+        given += swept if isinstance(swept, list) else [{"kind": kind} for kind in _listed(swept.get("kind"))]
+        kinds = {kind_of(self.words.as_table(SETTINGS[name], value)) for value in given} - {None}
+        known = kinds & set(self.words.kinds(SETTINGS[name]))
+        found: dict[str, Any] = {}
+        for kind in sorted(map(str, known)):
+            found |= self.words.options(SETTINGS[name], kind)
+        return found or valid
+
     def _axes(self, table: dict[str, Any], valid: dict[str, Any], path: tuple[str, ...]) -> Iterator[Axis]:
         for name, value in table.items():
             place = ("sweep", *path, name)
             if name not in valid:
-                message, near = unknown_key(name, list(valid))
+                message, near = unknown_key((*path, name), list(self._options(path, valid)))
                 raise self.source.error(message, place, near)
             if isinstance(value, dict) and self.words.options(valid[name]):
                 yield from self._axes(value, self.words.options(valid[name]), (*path, name))
@@ -288,6 +303,10 @@ def merged(base: object, change: object) -> object:
     if "kind" in change and "kind" in base and change["kind"] != base["kind"]:
         return change
     return {**base, **{name: merged(base.get(name), value) for name, value in change.items()}}
+
+
+def _listed(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 @cache

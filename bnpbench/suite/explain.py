@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from bnpbench.fields import hints, stripped
+from bnpbench.suite.settings import SETTINGS
 from bnpbench.suite.vocabulary import Vocabulary, alternatives, is_list, kind_of, tag_of
 
 _EXPECTED = {
@@ -32,6 +33,7 @@ _LIMITS = {
     "greater_than_equal": ("ge", "must be at least {}"),
     "less_than": ("lt", "must be below {}"),
     "less_than_equal": ("le", "must be at most {}"),
+    "multiple_of": ("multiple_of", "must be a multiple of {}"),
     "too_short": ("min_length", "must have {} or more elements"),
     "too_long": ("max_length", "must have {} elements or fewer"),
     "string_too_short": ("min_length", "must have {} or more characters"),
@@ -75,9 +77,10 @@ def explain(
 
 
 def closest(name: object, valid: Iterable[str]) -> str | None:
-    """The valid name nearest to a misspelt one, if any is near."""
-    near = difflib.get_close_matches(str(name)[:100], list(valid), n=1, cutoff=0.5)
-    return near[0] if near else None
+    """The valid name nearest to a misspelt one, if any is near; by which case it is written decides nothing."""
+    lowered = {word.lower(): word for word in valid}
+    near = difflib.get_close_matches(str(name)[:100].lower(), lowered, n=1, cutoff=0.5)
+    return lowered[near[0]] if near else None
 
 
 def shown(value: object) -> str:
@@ -96,11 +99,19 @@ def listed(words: Iterable[Any]) -> str:
     return ", ".join(words[:12]) + (", ..." if len(words) > 12 else "")
 
 
-def unknown_key(name: str, valid: Sequence[str]) -> tuple[str, str | None]:
-    """Message and closest name for a key that does not exist; one in quotes holds its dots and is no path."""
+def unknown_key(path: Sequence[str | int], valid: Sequence[str]) -> tuple[str, str | None]:
+    """Message and closest name for the key at the end of a path, which does not exist there.
+
+    A key in quotes holds its dots and is no path; a setting may be written where it does not belong.
+    """
+    name, within = str(path[-1]), path[0]
     if name.partition(".")[0] in valid and "." in name:
         return f"in quotes this is one key; without them it is a path: write {name} = ...", None
-    return f"unknown key; valid here: {', '.join(valid)}" if valid else "this takes no keys", closest(name, valid)
+    fault = f"unknown key; valid here: {', '.join(valid)}" if valid else "this takes no keys"
+    if name in SETTINGS:
+        place = f"of its own, beside {within}" if within in SETTINGS and len(path) > 1 else "of [train]"
+        return f"{fault}; {name} is a setting {place}", None
+    return fault, closest(name, valid)
 
 
 def _path(error: ErrorDetails, data: object) -> tuple[str | int, ...]:
@@ -171,7 +182,7 @@ def _item(data: object, key: str | int) -> object:
 def _fault(error: ErrorDetails, path: tuple[str | int, ...], types: _Types) -> Fault:
     kind, context, given = error["type"], error.get("ctx", {}), error["input"]
     if kind == "extra_forbidden":
-        return Fault(path, *unknown_key(str(path[-1]), sorted(types.words.options(types.at(error["loc"][:-1])))))
+        return Fault(path, *unknown_key(path, sorted(types.words.options(types.at(error["loc"][:-1])))))
     if kind == "missing":
         return Fault(path, "is missing")
     if kind == "kind_missing":

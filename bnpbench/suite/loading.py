@@ -68,7 +68,8 @@ def _load(source: str | Path, allow_plugins: bool, changes: Sequence[str], netwo
         number, _, key = (error.key or "").removeprefix("override[").partition("].set.")
         if key and int(number) >= len(document.override):
             text = changes[int(number) - len(document.override)]
-            raise SuiteError(f"--set {text}: {error.message}", key=key, closest=error.closest) from None
+            within = "" if key == ".".join(setting_of(text)[0]) else f"{key}: "
+            raise SuiteError(f"--set {text}: {within}{error.message}", closest=error.closest) from None
         raise
 
 

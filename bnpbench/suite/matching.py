@@ -210,7 +210,7 @@ def _check_keys(
 ) -> tuple[tuple[str, ...], str, str | None] | None:
     for name, wanted in table.items():
         if name not in valid:
-            return ((*path, name), *unknown_key(name, list(valid)))
+            return ((*path, name), *unknown_key((*path, name), list(valid)))
         for word in _words(wanted):
             if isinstance(word, dict):
                 fault = _check_keys(word, words.options(valid[name], kind_of(word)), (*path, name), words)

@@ -152,8 +152,19 @@ class Settings(Options):
     @property
     def pooled_examples(self) -> int:
         """Examples that share the statistics of a layer: a micro-batch, or the smallest share of a device of it."""
-        alone = self.devices > 1 and not self.method.shares_statistics  # each with its own statistics
-        return self.batch_size // self.accumulate // (self.devices if alone else 1)
+        return self.batch_size // self.accumulate // (self.devices if self._apart else 1)
+
+    @property
+    def divided(self) -> str:
+        """By which settings a batch is more than these, behind the name of a layer; empty where it is not."""
+        names = [*(["accumulate"] if self.accumulate > 1 else []), *(["devices"] if self._apart else [])]
+        told = " and ".join(f"{name} = {getattr(self, name)}" for name in names)
+        return f" ({told} {'divides' if len(names) == 1 else 'divide'} a batch of {self.batch_size})" if names else ""
+
+    @property
+    def _apart(self) -> bool:
+        """Whether each of several devices has statistics of its own."""
+        return self.devices > 1 and not self.method.shares_statistics
 
     @property
     def l2(self) -> float:

@@ -249,7 +249,7 @@ class Suite:
 
         Args:
             cells: of the whole suite, whatever is run now.
-            epochs: what ``cells`` was shortened to.
+            epochs: that ``cells`` train for instead of the suite's.
 
         Returns:
             The resolved suite, with the keys of all its cells.
@@ -274,7 +274,7 @@ class Suite:
             claims=[_claim(claim, combinations_of(claim, table), finals) for claim in self.claims],
             select=SelectRecord(**_told(self.select)) if self.select else None,
             probe=_told(self.probe) if self.probe else None,
-            shortened=ShortenedRecord(epochs=epochs) if epochs else None,
+            shortened=ShortenedRecord(epochs=epochs) if any(cell.shorter for cell in cells) else None,
             **self._asked(),
             **self._inks(),
             cells=[_cell(cell, blocks[cell.key]) for cell in cells],
@@ -293,10 +293,10 @@ def _resolved(row: Row, changes: Mapping[str, Any], role: Role, epochs: int | No
     if "threads" in made:
         made["threads"] = max(made["threads"] // row.settings.devices, 1)
     made |= {"epochs": epochs} if epochs else {}
-    shorter = epochs is not None and epochs < row.settings.epochs
-    if shorter:
+    other = epochs is not None and epochs != row.settings.epochs
+    if epochs is not None and epochs < row.settings.epochs:
         made["schedule"] = row.settings.schedule.over(row.settings.epochs)
-    return Cell(row.settings.model_copy(update=made), role, row.group, row.settings.epochs if shorter else None)
+    return Cell(row.settings.model_copy(update=made), role, row.group, row.settings.epochs if other else None)
 
 
 def _unique(cells: Iterable[Cell]) -> tuple[Cell, ...]:

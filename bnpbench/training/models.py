@@ -143,7 +143,7 @@ def build_optimizer(
     return settings.optimizer.build(model.parameters(), lr, weight_decay=decay, fused=fused)
 
 
-def not_applicable(model: nn.Module, input_shape: tuple[int, ...], batch_size: int) -> str | None:
+def not_applicable(model: nn.Module, input_shape: tuple[int, ...], batch_size: int, divided: str = "") -> str | None:
     """Why the method of ``model`` has no meaning at ``batch_size``, or None.
 
     Batch statistics over a single row are the row itself, an example's own over a single value leave a constant. The
@@ -153,7 +153,8 @@ def not_applicable(model: nn.Module, input_shape: tuple[int, ...], batch_size: i
     Args:
         model: a network of :func:`build_model`.
         input_shape: the shape of one example as the network reads it.
-        batch_size: examples in a training step.
+        batch_size: examples that share statistics in a training step.
+        divided: how a batch was divided into these, as ``Settings.divided`` says it.
     """
     copy = on_meta(model)
 
@@ -165,7 +166,7 @@ def not_applicable(model: nn.Module, input_shape: tuple[int, ...], batch_size: i
         if own is None:
             rows = module.smallest_set(shape) if isinstance(module, FourThings) else shape.numel() // shape[1]
             if rows == 1:
-                raise NotApplicable(single_row(where, shape[1], batch_size))
+                raise NotApplicable(single_row(where + divided, shape[1], batch_size))
 
     for name, module in copy.named_modules():
         if isinstance(module, _OVER_SETS) and not isinstance(module, BatchRenorm):

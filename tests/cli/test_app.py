@@ -27,3 +27,19 @@ def test_every_command_explains_itself(option: str, tmp_path: Path) -> None:
         assert re.sub(r"\s+", " ", done.stdout).lstrip().startswith(f"Usage: python -m bnpbench {' '.join(words)} "), (
             done.stdout
         )
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--epochs", "0", "must be at least 1"),
+        ("--jobs", "two", "must be a whole number"),
+        ("--timeout", "long", "must be a number"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_told_in_words_of_our_own(
+    option: str, value: str, words: str, tmp_path: Path
+) -> None:
+    done = called("run", "quick", option, value, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"bnpbench: Invalid value for '{option}': {words}\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from bnpbench.cli import run
@@ -30,6 +32,26 @@ def test_values_of_options_are_those_of_a_suite(capsys: pytest.CaptureFixture[st
     run(["list", "optimizers"])
     (sgd,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("sgd")]
     assert sgd.endswith("lr, momentum = 0.0, nesterov = false")
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_no_marks_of_code_and_no_value_that_a_suite_cannot_write(
+    base: type, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Double backticks stood there, ``path = `` and ``content = none``."""
+    run(["list", f"{noun(base)}s"])
+    text = capsys.readouterr().out
+    assert "``" not in text
+    assert not re.search(r"(?<!mean )(?<!std )= none|= ,", text)  # "none" is a value of mean and std
+
+
+def test_options_without_a_value_by_default_are_optional(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["list", "datasets"])
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()[1:]}
+    for option in ("path (optional)", "content (optional)", "context = 128"):
+        assert option in lines["text"]
+    assert "content (optional)" in lines["npz"]
+    assert " path" in lines["npz"].replace("path (optional)", "")
 
 
 def test_the_bare_command_shows_help_with_examples(capsys: pytest.CaptureFixture[str]) -> None:

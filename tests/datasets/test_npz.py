@@ -93,7 +93,11 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "negative": ({"y_train": np.arange(30) % 3 - 1}, "-1 is among them"),
     "one class": ({"y_train": np.zeros(30, int), "y_test": np.zeros(12, int)}, "two to tell apart"),
     "unknown label": ({"y_test": np.arange(12) % 4}, "y_test has the label 3, which y_train has not"),
-    "nothing": ({"x_train": np.zeros((0, 8, 8)), "y_train": np.zeros(0, int)}, "the shape 0 x 8 x 8"),
+    "nothing": ({"x_train": np.zeros((0, 8, 8)), "y_train": np.zeros(0, int)}, "x_train holds no examples"),
+    "nothing to test on": (
+        {"x_test": np.zeros((0, 8, 8)), "y_test": np.zeros(0, int)},
+        "x_test holds no examples (its shape is 0 x 8 x 8); give it some to test on",
+    ),
     "five axes": ({"x_train": np.zeros((30, 2, 2, 2, 2))}, "N x features"),
     "not finite": ({"x_test": np.full((12, 8, 8), np.nan), "x_train": np.zeros((30, 8, 8))}, "not finite"),
 }
@@ -133,6 +137,16 @@ def test_what_is_no_archive_is_never_unpickled(content: bytes, tmp_path: Path, m
     with pytest.raises(DataError, match=r"is no whole \.npz file"):
         npz(tmp_path / "data.npz")
     assert not (tmp_path / "touched").exists()
+
+
+def test_what_is_something_else_says_what_it_is_and_what_to_use(tmp_path: Path) -> None:
+    """Both were "no whole .npz file (File is not a zip file)"."""
+    (tmp_path / "images").mkdir()
+    with pytest.raises(DataError, match=r'is a folder and no \.npz file; .* kind = "folder"'):
+        npz(tmp_path / "images")
+    np.save(tmp_path / "data.npy", np.zeros(3))
+    with pytest.raises(DataError, match=r"is a single array \(\.npy\), and four are wanted .* np\.savez"):
+        npz(tmp_path / "data.npy")
 
 
 @pytest.mark.parametrize("end", [100, 1500, -30])

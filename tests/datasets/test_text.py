@@ -56,6 +56,7 @@ def test_its_content_is_in_the_key(tmp_path: Path) -> None:
     [
         (b"abc", {}, "3 characters, which are 0 pieces of context = 128"),
         (b"ab" * 100, {"context": 100}, "which are 1 piece of"),
+        (b"", {}, "a.txt is empty; take a text"),
         (b"a" * 1000, {"context": 4}, "one character over and over"),
         (b"ab\xff" * 1000, {}, "no text in UTF-8 \\(byte 2\\)"),
         (None, {}, "cannot be read"),

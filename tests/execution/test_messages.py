@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection
 import pytest
 
 from bnpbench.errors import DataError
+from bnpbench.execution.child import serve
 from bnpbench.execution.messages import Describe, Done, Inbox, Outbox, Pickled, Preflight, Refused, Request
 
 
@@ -54,6 +55,22 @@ def test_the_rest_of_a_message_is_not_waited_for() -> None:
     assert list(inbox.messages()) == []  # it was killed
     assert inbox.ended
     inbox.close()
+
+
+def _tells_nobody(far: Connection) -> None:
+    serve(far, pickle.dumps(Preflight((), None, offline=True)), (), None)
+
+
+def test_a_child_whose_reader_has_gone_ends_silently(capfd: pytest.CaptureFixture[str]) -> None:
+    """It printed a traceback for its answer, one for the refusal that this became, and one of its process."""
+    inbox, far = ends()
+    inbox.close()
+    child = multiprocessing.get_context("fork").Process(target=_tells_nobody, args=(far,))
+    child.start()
+    child.join()
+    far.close()
+    assert child.exitcode == 1
+    assert capfd.readouterr() == ("", "")
 
 
 def test_each_request_names_who_answers_it() -> None:

@@ -199,6 +199,29 @@ def test_a_line_a_job_of_what_goes_on(tmp_path: Path) -> None:
     assert shown.states[-1].jobs == ("vanilla N=10 seed=2: warm-up",)
 
 
+def test_a_resumed_cell_says_from_where_it_goes_on(tmp_path: Path) -> None:
+    shown = Kept(Clock())
+    progress = Reporter(shown, "tiny")
+    first, *_ = blocks = blocks_of(tmp_path)
+    key = first.cells[0].key
+    progress.start(blocks)
+    told = []
+    for tell in (
+        lambda: progress.epoch(first, key, row(1), earlier=True),
+        lambda: progress.phase(first, Phase("warm-up", "1/3", key=key)),
+        lambda: progress.epoch(first, key, row(2)),
+        lambda: progress.phase(first, Phase("evaluation", key=key)),
+    ):
+        tell()
+        told += [job.partition(": ")[2] for job in shown.states[-1].jobs]
+    assert told == [
+        "goes on from epoch 1/2, loss 1, test accuracy 0.5000",
+        "warm-up 1/3, goes on from epoch 1",
+        "epoch 2/2, loss 1, test accuracy 0.5000",
+        "evaluation",
+    ]
+
+
 def test_epochs_of_an_earlier_run_are_no_work_of_this_one(tmp_path: Path) -> None:
     now = Clock()
     progress = lines(now)

@@ -76,8 +76,16 @@ def test_a_whole_run_on_a_text(tmp_path: Path) -> None:
 def test_text_and_numbers_have_networks_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(TEXT)
     for old, new, words in (
-        ('kind = "gpt", width = 16, depth = 1, heads = 2', 'kind = "fc", hidden = [8]', "fc reads numbers"),
-        ('{ kind = "text", path = "a.txt", context = 16 }', '"digits"', "gpt reads tokens and nothing else; digits is"),
+        (
+            'kind = "gpt", width = 16, depth = 1, heads = 2',
+            'kind = "fc", hidden = [8]',
+            "fc reads numbers, and examples of text are characters of a text; take gpt",
+        ),
+        (
+            '{ kind = "text", path = "a.txt", context = 16 }',
+            '"digits"',
+            "gpt reads tokens, and examples of digits are numbers (1 x 8 x 8); take ",
+        ),
     ):
         (tmp_path / "text.toml").write_text(SUITE.replace(old, new))
         done = called("check", "text.toml", cwd=tmp_path)

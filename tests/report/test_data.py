@@ -136,6 +136,15 @@ def test_what_no_cell_has_is_told_with_what_there_is(only: str, message: str, ma
         narrowed(made.read(), only=[only])
 
 
+def test_a_suite_that_was_not_measured_is_told_as_one(make: Callable[..., Made]) -> None:
+    made = make()
+    made.cell("bnp", rows=epochs([1.0]))
+    with pytest.raises(
+        SuiteError, match=r"--suite mad: no suite that was measured has this name; there are made .*'made'"
+    ):
+        narrowed(made.read(), ["mad"])
+
+
 def test_statuses_and_reasons_are_counted_as_each_reads() -> None:
     assert tallied(["diverged", "not measured", "diverged"]) == "2 diverged, 1 not measured"
     assert tallied(["no test_accuracy"]) == "no test_accuracy"

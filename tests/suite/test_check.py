@@ -112,6 +112,20 @@ def test_each_device_with_its_own_statistics_has_fewer_rows() -> None:
         assert (built(asked, (5,)) is not None) == reason
 
 
+def test_a_single_row_names_the_setting_that_divides_the_batch() -> None:
+    """At batch size 60 it said "1 row ... at batch size 1" alone."""
+    asked = settings("fc", "bn", (5,), batch_size=60, accumulate=60)
+    found = misfit(asked)
+    model = building(asked, (5,))
+    assert found is not None
+    assert not isinstance(model, str)
+    for reason in (found.reason, models.not_applicable(model, (5,), asked.pooled_examples, asked.divided)):
+        assert reason is not None
+        assert "(accumulate = 60 divides a batch of 60) sees 1 row" in reason
+    of_features = misfit(settings("fc", {"kind": "gn", "groups": 5}, (5,), batch_size=60, accumulate=60))
+    assert of_features is None or "accumulate" not in of_features.reason
+
+
 @pytest.mark.parametrize("position", ["post", "pre"])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("network", NETWORKS)

@@ -281,3 +281,12 @@ def test_a_word_on_a_side_is_a_label_or_a_kind() -> None:
 def test_a_table_on_a_side_adds_to_the_kind_of_where() -> None:
     side = {"method": {"inference": "averaged"}}
     assert side_pattern({"method": "bn"}, side, WORDS) == {"method": {"kind": "bn", "inference": "averaged"}}
+
+
+def test_a_run_as_long_as_the_suite_or_longer_is_not_shortened(load: Load) -> None:
+    suite = load(SMALL)
+    (own,) = {cell.settings.epochs for cell in suite.cells(device="cpu", threads=1)}
+    for epochs, told in ((own, {None}), (own + 1, {own})):
+        whole = document(suite, epochs=epochs)
+        assert whole["shortened"] is None
+        assert {cell.get("epochs") for cell in whole["cells"]} == told

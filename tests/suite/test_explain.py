@@ -253,6 +253,18 @@ DEVICES = [
     (changed(S, '"bnp"', '{ kind = "bnp", sync = false }'), 8, "sweep.method[2].sync", "unknown key", None),
 ]
 
+ELSEWHERE = [
+    (changed(S, "lr =", "weight_decay = 0.01, lr ="), 5, "train.optimizer.weight_decay",
+     "weight_decay is a setting of its own, beside optimizer", None),
+    ("epochs = 3\n" + S, 1, "epochs", "epochs is a setting of [train]", None),
+    (S + "[measure]\nseed = 3\n", 12, "measure.seed", "seed is a setting of [train]", None),
+    (S + '[[override]]\nwhen = { optimizer.seed = 1 }\nset = { epochs = 2 }\n', 12, "override[0].when.optimizer.seed",
+     "seed is a setting of its own, beside optimizer", None),
+    (S + "optimizer.seed = [0.5]\n", 11, "sweep.optimizer.seed", "beside optimizer", None),
+    (changed(S, '{ kind = "fc", hidden = [100, 100] }', '{ kind = "gpt", width = 15 }'), 4, "train.network.width",
+     "must be a multiple of 2, not 15", None),
+    (changed(S, 'kind = "sgd"', 'kind = "adamW"'), 5, "train.optimizer", "unknown kind", "adamw"),
+]  # fmt: skip
 INPUT = [
     (
         changed(S, '"bnp"', '{ kind = "bn-pre", input = true }'),
@@ -283,7 +295,7 @@ READINGS = [
 
 @pytest.mark.parametrize(
     ("text", "line", "key", "message", "closest"),
-    [*QUOTED, *READINGS, *SETTINGS, *DATA, *OVERRIDES, *TABLES, *LABELS, *CLAIMS, *DEVICES, *INPUT],
+    [*QUOTED, *READINGS, *SETTINGS, *DATA, *OVERRIDES, *TABLES, *LABELS, *CLAIMS, *DEVICES, *ELSEWHERE, *INPUT],
 )
 def test_a_fault_is_placed_and_explained(
     refuse: Callable[[str], SuiteError], text: str, line: int | None, key: str | None, message: str, closest: str | None

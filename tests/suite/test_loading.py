@@ -134,6 +134,15 @@ def test_a_change_that_cannot_be_names_itself(change: str, words: str) -> None:
     assert "override" not in str(caught.value)
 
 
+def test_a_misspelt_change_is_named_once_beside_what_the_suites_kind_has() -> None:
+    """It stood there twice, and what other optimizers have was called valid."""
+    with pytest.raises(SuiteError) as caught:
+        load_suite("quick", changes=["optimizer.lrr=0.1"])
+    assert str(caught.value) == (
+        "--set optimizer.lrr=0.1: unknown key; valid here: kind, lr, momentum, nesterov (did you mean 'lr'?)"
+    )
+
+
 def test_a_baseline_that_no_method_has_is_refused_with_its_place(tmp_path: Path) -> None:
     text = Path(shipped_suites()["quick"]).read_text()
     file = tmp_path / "own.toml"

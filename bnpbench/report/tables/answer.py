@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from bnpbench.registry import baselines
-from bnpbench.report.answer import Answer, Side, answers, baseline_of, gain_metric
+from bnpbench.report.answer import Answer, Side, answers, baseline_of, first_of, gain_metric
 from bnpbench.report.data import View
 from bnpbench.report.document import Entry, Place, Section, Table
-from bnpbench.report.query import Missing, is_comparable
+from bnpbench.report.query import INCOMPARABLE, Missing, is_comparable
 from bnpbench.statistics.intervals import Estimate
 from bnpbench.text import dash, decimals, significant, some
 
 TITLE = "Cost and gain"
 _MARK = "†"  # of a time that is not comparable
+_MOST_DIGITS = 9  # behind the point
+_SAID = {
+    r"n = 1": "one {one}: no {what} can be judged; run three or more",
+    r"(\d+ )?equal values": "{0}equal values show no spread to judge a {what} by; run more {many}",
+    r"(\d+) of (\d+) processes a side": "a side has {0} of the {1} processes that times measured apart need; run more "
+    "seeds, or let the methods take turns (interleave)",
+    r"fewer than (\d+) epochs a process": "fewer than {0} epochs a process: no time can be judged; run more",
+    r"not measured in turn": "the methods did not take turns, so a drift of the machine is in the time; interleave "
+    "lets them",
+    rf"{INCOMPARABLE}: (.*)": f"{_MARK} times are {INCOMPARABLE}: {{0}}; measure them again without that",
+    r"after (\d+) of (\d+) epochs?": "the gain is that after {0} of {1} epochs; run without --epochs",
+    r"no baseline at this batch size": "the baseline has no such batch size; add it to the suite",
+    r"no seed in common with the baseline": "the baseline was measured with other seeds; run both with the same",
+}
+"""What is said of a reason, and what to do."""
 
 
 def cost_and_gain(view: View) -> Section | None:
@@ -25,8 +41,7 @@ def cost_and_gain(view: View) -> Section | None:
     if not bases:
         return None
     if not found:
-        kinds = " or ".join(f'"{kind}"' for kind in baselines())
-        nothing = f"nothing to set the methods against: {kinds} in the suite, or [report] baseline, would be"
+        nothing = f"nothing to set the method against: another in the suite would be, such as {_kinds()}"
         return Section(TITLE, (nothing if bases == [None] else "no method but the baseline was run",))
     base = bases[0] if len(bases) == 1 else "the baseline"
     metric = gain_metric(view)
@@ -53,8 +68,12 @@ def cost_and_gain(view: View) -> Section | None:
     spare = [name for name in optional[:3] if name not in unused]
     rows = tuple(zip(*(cells for name, cells in columns.items() if name not in unused), strict=True))
     headings = tuple(name for name in columns if name not in unused)
-    table = Table("", headings, rows, tuple(_notes(found, base)), None, tuple(_reasons(found)), tuple(spare))
+    table = Table("", headings, rows, tuple(_notes(view, found, base)), None, tuple(_reasons(found)), tuple(spare))
     return Section(TITLE, tables=(table,))
+
+
+def _kinds() -> str:
+    return " or ".join(f'"{kind}"' for kind in baselines())
 
 
 def _told(cell: str | Entry) -> bool:
@@ -74,14 +93,14 @@ def _ratio(answer: Answer, what: str, side: Side) -> Entry:
     quantity = f"{what} over the baseline's"
     if isinstance(side.estimate, Missing):
         return _missing(answer, quantity, side.estimate)
-    return _shown(answer, quantity, side, side.estimate, 2, "")
+    return _shown(answer, quantity, side, side.estimate, 2, "", even=1.0)
 
 
 def _difference(answer: Answer, metric: str) -> Entry:
     quantity = f"{metric} over the baseline's" if metric.endswith("accuracy") else f"{metric} below the baseline's"
     if isinstance(answer.gain.estimate, Missing):
         return _missing(answer, quantity, answer.gain.estimate)
-    return _shown(answer, quantity, answer.gain, answer.gain.estimate, 3, "+")
+    return _shown(answer, quantity, answer.gain, answer.gain.estimate, 3, "+", even=0.0)
 
 
 def _to_target(answer: Answer, what: str, side: Side, targets: int) -> Entry:
@@ -92,10 +111,16 @@ def _to_target(answer: Answer, what: str, side: Side, targets: int) -> Entry:
     return replace(entry, shown=f"{text} ({answer.target})" if targets > 1 else text)
 
 
-def _shown(answer: Answer, quantity: str, side: Side, estimate: Estimate, digits: int, sign: str) -> Entry:
-    """The number with its interval, in one digit more where the interval asks for it."""
+def _shown(
+    answer: Answer, quantity: str, side: Side, estimate: Estimate, digits: int, sign: str, *, even: float
+) -> Entry:
+    """The number with its interval, in more digits where the interval asks for it or would seem to hold ``even``."""
     if estimate.width:
         digits = max(digits, min(decimals(estimate.width, 1), digits + 1))
+        bound = estimate.low if estimate.value > even else estimate.high  # the nearer one
+        if bound is not None and bound != even and (bound > even) == (estimate.value > even):
+            while round(bound, digits) == even and digits < _MOST_DIGITS:
+                digits += 1
     value, *bounds = (
         format(round(number, digits) + 0.0, f"{sign},.{digits}f") if math.isfinite(number) else significant(number)
         for number in (estimate.value, estimate.low, estimate.high)
@@ -107,23 +132,37 @@ def _shown(answer: Answer, quantity: str, side: Side, estimate: Estimate, digits
 
 
 def _reasons(found: Sequence[Answer]) -> Iterator[str]:
-    """Where numbers or intervals are lacking, and why; a sentence a reason."""
-    where: dict[str, list[str]] = {}
+    """Where numbers or intervals are lacking, why, and what to do; a sentence a reason."""
+    where: dict[tuple[str, str], list[str]] = {}
     for answer in found:
-        place = f"{answer.method} at N = {answer.batch_size}"
         for side, what in ((answer.cost, "time"), (answer.gain, "gain")):
-            if isinstance(side.estimate, Missing):
-                where.setdefault(side.estimate.reason, []).append(place)
-                continue
-            reasons = filter(None, (side.estimate.reason, side.remark))
-            if text := ", ".join(reasons):
-                mark = "" if is_comparable(side.estimate) else f"{_MARK} "
-                where.setdefault(f"{mark}{what}: {text}", []).append(place)
-    for reason, places in where.items():
-        yield f"{some(dict.fromkeys(places), 4)}: {reason}."
+            missing = isinstance(side.estimate, Missing)
+            for reason in filter(None, (side.estimate.reason, *side.remark.split("; "))):
+                said = _sentence(reason, what)
+                key = (said, "") if said else ("", reason if missing else f"{what}: {reason}")
+                where.setdefault(key, []).append(f"{answer.method} at N = {answer.batch_size}")
+    for (said, reason), places in where.items():
+        whose = some(dict.fromkeys(places), 4)
+        if not said:
+            yield f"{whose}: {reason}."
+        else:
+            yield f"{said[0].upper()}{said[1:]}{'' if len(set(places)) == len(found) else f' ({whose})'}."
 
 
-def _notes(found: Sequence[Answer], base: str | None) -> Iterator[str]:
+def _sentence(reason: str, what: str) -> str:
+    """What is said of a reason; empty where it says enough itself."""
+    one, many = ("epoch", "epochs or seeds") if what == "time" else ("seed", "seeds")
+    for pattern, said in _SAID.items():
+        if (match := re.fullmatch(pattern, reason)) is not None:
+            return said.format(*match.groups(""), what=what, one=one, many=many)
+    return ""
+
+
+def _notes(view: View, found: Sequence[Answer], base: str | None) -> Iterator[str]:
+    firsts = [first for group in view.groups if (first := first_of(group)) is not None]
+    if firsts and view.document.baseline is None:
+        names = some(dict.fromkeys(firsts))
+        yield f"Without {_kinds()} the first method is the baseline, {names}; [report] names another."
     estimates = [answer.cost.estimate for answer in found if isinstance(answer.cost.estimate, Estimate)]
     processes = {estimate.processes for estimate in estimates if estimate.low is not None}
     if processes == {1}:

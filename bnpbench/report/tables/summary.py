@@ -69,6 +69,11 @@ def deviations(view: View) -> Section | None:
     if shortened:
         epochs = "1 epoch" if shortened == 1 else f"{told(shortened)} epochs"
         lines.append(f"shortened: {epochs} instead of the suite's (--epochs); schedules are as they were")
+    elif longer := sorted(
+        {(cell.epochs, cell.whole) for cell in view.cells if cell.whole and cell.whole < cell.epochs}
+    ):
+        each = some(f"{number_of(epochs, 'epoch')} instead of the suite's {whole}" for epochs, whole in longer)
+        lines.append(f"lengthened: {each} (--epochs)")
     if view.document.changes:
         lines.append(f"changed by --set: {some(view.document.changes)}")
     seeds = {str(cell.settings.get("seed")) for cell in view.document.cells}

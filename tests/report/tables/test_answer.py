@@ -84,9 +84,45 @@ def test_reasons_stand_above_and_a_word_in_the_place(make: Make) -> None:
     assert table.texts[0][2] == "– (not-applicable)"
 
 
-def test_a_suite_without_a_baseline_says_what_would_be_one(make: Make) -> None:
+def test_a_single_method_has_nothing_beside_it(make: Make) -> None:
     made = make()
     measured(made, "bnp", 1.0, 0.5)
     assert section(made).lines == (
-        'nothing to set the methods against: "vanilla" or "bn" in the suite, or [report] baseline, would be',
+        'nothing to set the method against: another in the suite would be, such as "vanilla" or "bn"',
     )
+
+
+def test_without_vanilla_and_bn_the_first_method_is_the_baseline_and_the_report_says_so(make: Make) -> None:
+    """There was not one number."""
+    made = make()
+    measured(made, "ln", 1.0, 0.5)
+    measured(made, "bnp+ln", 1.5, 0.6)
+    (table,) = section(made).tables
+    assert [row[:3] for row in table.texts] == [("16", "bnp+ln", "1.50")]
+    assert "time a step over ln" in table.columns
+    note = 'Without "vanilla" or "bn" the first method is the baseline, ln; [report] names another.'
+    assert table.notes[0] == note
+    made.document["baseline"] = "bnp+ln"
+    assert note not in section(made).tables[0].notes
+    assert "time a step over bnp+ln" in section(made).tables[0].columns
+
+
+def test_one_seed_is_a_sentence_that_says_what_to_do(make: Make) -> None:
+    made = make()
+    for method, factor in (("vanilla", 1.0), ("bnp", 1.5), ("bn", 1.2)):
+        rows = epochs([factor, 1.01 * factor, 1.03 * factor**2], [0.3, 0.5, 0.5 + factor / 100], steps=[4] * 3)
+        made.cell(method, rows=rows)
+    assert section(made).tables[0].reasons == ("One seed: no gain can be judged; run three or more.",)
+    measured(made, "ln", 1.2, 0.5)
+    assert section(made).tables[0].reasons == ("One seed: no gain can be judged; run three or more.",)
+
+
+def test_an_interval_shows_the_digits_that_tell_it_from_no_difference(make: Make) -> None:
+    """1.02 [1.00, 1.05] was called dearer."""
+    made = make()
+    for seed, ratio in enumerate((1.0133, 1.0202, 1.0271), 1):
+        made.cell("vanilla", seed=seed, rows=epochs([1.0] * 2, [0.3, 0.5], steps=[4, 4]))
+        made.cell("bnp", seed=seed, rows=epochs([ratio] * 2, [0.3, 0.5], steps=[4, 4]))
+    row = section(made).tables[0].texts[0]
+    assert row[3] == "dearer"
+    assert row[2] == "1.020 [1.003, 1.037]"

@@ -123,3 +123,14 @@ def test_settings_of_two_data_sets_are_told_by_data_set(make: Make) -> None:
     assert "dataset.classes = 4 (synthetic)" in section
     assert "some cells" not in section
     assert "none" not in section
+
+
+def test_a_run_that_is_longer_than_its_suite_is_not_called_shortened(make: Make) -> None:
+    made = make()
+    made.cell("bnp", rows=epochs([1.0] * 3, [0.5, 0.6, 0.7]), settings={"epochs": 3})
+    assert "Deviations" not in render(made.read())
+    made.document["cells"][0]["epochs"] = 2
+    text = render(made.read())
+    assert "- lengthened: 3 epochs instead of the suite's 2 (--epochs)\n" in text
+    assert "shortened" not in text
+    assert "3 of 2" not in text

@@ -180,5 +180,9 @@ def test_the_answer_stands_first_and_settings_last(make: Make) -> None:
     assert titles[:3] == ["Cost and gain", "Claims: 3 of 6 hold, 1 fails, 1 undecided, 1 without data", "Deviations"]
     assert titles[-2:] == ["What ran", "Settings"]
     answer = text[text.index("## Cost and gain") : text.index("## Claims")]
-    assert answer.index("bn at N = 16") < answer.index("time: 3 equal values") < answer.index("\n| N ")
+    assert (
+        answer.index("3 equal values show no spread to judge a time by")
+        < answer.index("(bn at N = 16")
+        < answer.index("\n| N ")
+    )
     assert answer.index("Level: as vanilla") > answer.index("\n| N ")
