@@ -50,13 +50,13 @@ class SchedulePlugin(Kinded):
         raise NotImplementedError(f"{type(self).__name__} defines no share()")
 
     def over(self, epochs: int) -> Self:
-        """The same schedule where a training is cut short.
+        """The same schedule where a training is cut short, or goes on for longer.
 
         Args:
             epochs: of the training as the suite has it.
 
         Returns:
-            One that does in the epochs that are left what this one does in these.
+            One that does in any number of epochs what this one does in these.
         """
         return self
 

@@ -294,7 +294,7 @@ def _resolved(row: Row, changes: Mapping[str, Any], role: Role, epochs: int | No
         made["threads"] = max(made["threads"] // row.settings.devices, 1)
     made |= {"epochs": epochs} if epochs else {}
     other = epochs is not None and epochs != row.settings.epochs
-    if epochs is not None and epochs < row.settings.epochs:
+    if other:
         made["schedule"] = row.settings.schedule.over(row.settings.epochs)
     return Cell(row.settings.model_copy(update=made), role, row.group, row.settings.epochs if other else None)
 
