@@ -164,7 +164,7 @@ def test_a_shortened_run_says_so_and_knows_of_no_target_that_it_did_not_reach(ma
         cell["epochs"] = 15
     short = of(made)["bnp", 16]
     assert (short.gain.remark, short.gain.word) == ("after 3 of 15 epochs", "worse")
-    assert short.seconds.estimate == Missing("3 shortened to 3 of 15 epochs")
+    assert short.seconds.estimate == Missing("shortened to 3 of 15 epochs (3 seeds)")
 
 
 def test_steps_to_a_target_are_known_to_an_epoch(make: Make) -> None:
