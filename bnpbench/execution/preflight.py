@@ -114,7 +114,9 @@ def smoke(request: Smoke, tell: Tell, free: Callable[[torch.device], int] = free
 def _tried(cell: Cell, examples: Examples, free: Callable[[torch.device], int]) -> Tried:
     trainer = Trainer(cell, examples, torch.device(cell.settings.device))
     asked = cell.settings
-    reason = models.not_applicable(trainer.model, examples.input_shape, asked.pooled_examples, asked.divided)
+    reason = models.not_applicable(
+        trainer.model, examples.input_shape, asked.pooled_examples, asked.divided, examples.classes
+    )
     if reason is not None:
         return Tried(cell.key, "not applicable", reason)
     needed, there = _needed(trainer), free(trainer.device)

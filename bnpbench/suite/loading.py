@@ -24,7 +24,7 @@ from bnpbench.suite.document import Document, Override, Select
 from bnpbench.suite.expand import Grid
 from bnpbench.suite.explain import Fault, closest, explain, listed
 from bnpbench.suite.matching import setting_of
-from bnpbench.suite.plugins import PluginFile, imported, load_plugins, module_file, plugins_answer
+from bnpbench.suite.plugins import PluginFile, imported, load_plugins, module_file, names_in, plugins_answer
 from bnpbench.suite.source import Source, read
 from bnpbench.suite.suite import Row, Suite
 from bnpbench.suite.vocabulary import Vocabulary
@@ -199,6 +199,9 @@ def _modules(grid: Grid, allowed: bool, given: PluginFile | None) -> tuple[Plugi
             if found is None:
                 raise grid.error(f"no module {one.module!r} is installed or beside the suite", row, place)
             files[one.module] = found
+            wanted, known = one.target.partition(":")[2].partition(".")[0], names_in(found)
+            if known is not None and wanted not in known:
+                raise grid.error(f"{found.path} defines no {wanted!r}", row, place, closest(wanted, known))
     return tuple(files.values())
 
 

@@ -161,6 +161,30 @@ def module_file(name: str, folders: Iterable[Path]) -> PluginFile | None:
     return None
 
 
+def names_in(file: PluginFile) -> set[str] | None:
+    """What a module defines or imports at its top, by its text; None where that does not show all.
+
+    Args:
+        file: of the module.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    try:
+        tree = ast.parse(file.path.read_bytes())
+    except (SyntaxError, ValueError):
+        return None  # running it says where
+    found = set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+    return None if found & {"*", "__getattr__"} or file.path.name == "__init__.py" else found
+
+
 def _sum_of_package(top: str, path: Path) -> str:
     """SHA-256 of an installed module: of its file where it is no package's, else of its whole package too."""
     text = path.read_bytes()

@@ -51,7 +51,7 @@ def costs(settings: Settings, input_shape: tuple[int, ...], classes: int) -> Cos
     if sites is not None:
         told = replace(told, sites_served=len(sites) if settings.method.native or settings.method.normalizes() else 0)
     shares = _shares(settings)
-    reason = models.not_applicable(model, input_shape, settings.pooled_examples, settings.divided)
+    reason = models.not_applicable(model, input_shape, settings.pooled_examples, settings.divided, classes)
     told = replace(told, parameters=sum(p.numel() for p in model.parameters()))
     try:
         products, without = _plain(settings.model_copy(update={"method": _VANILLA}), input_shape, classes)

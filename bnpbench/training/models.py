@@ -143,8 +143,10 @@ def build_optimizer(
     return settings.optimizer.build(model.parameters(), lr, weight_decay=decay, fused=fused)
 
 
-def not_applicable(model: nn.Module, input_shape: tuple[int, ...], batch_size: int, divided: str = "") -> str | None:
-    """Why the method of ``model`` has no meaning at ``batch_size``, or None.
+def not_applicable(
+    model: nn.Module, input_shape: tuple[int, ...], batch_size: int, divided: str = "", classes: int | None = None
+) -> str | None:
+    """Why ``model`` or its method has no meaning at ``batch_size``, or None.
 
     Batch statistics over a single row are the row itself, an example's own over a single value leave a constant. The
     reason names the layer. Found by a forward pass of a copy without data (on the ``meta`` device); ``model`` is left
@@ -155,6 +157,7 @@ def not_applicable(model: nn.Module, input_shape: tuple[int, ...], batch_size: i
         input_shape: the shape of one example as the network reads it.
         batch_size: examples that share statistics in a training step.
         divided: how a batch was divided into these, as ``Settings.divided`` says it.
+        classes: logits that an example has to have; None: not looked at.
     """
     copy = on_meta(model)
 
@@ -173,9 +176,12 @@ def not_applicable(model: nn.Module, input_shape: tuple[int, ...], batch_size: i
             module.register_forward_pre_hook(partial(look, name))
     try:
         with torch.no_grad():
-            copy(torch.empty(batch_size, *input_shape, device="meta"))
+            output = copy(torch.empty(batch_size, *input_shape, device="meta"))
     except NotApplicable as error:
         return str(error)
+    if classes is not None and (not isinstance(output, Tensor) or output.shape[:2] != (batch_size, classes)):
+        found = " x ".join(map(str, output.shape)) if isinstance(output, Tensor) else f"a {type(output).__name__}"
+        return f"of {batch_size} x {classes} logits, one for each class, the network gives {found}"
     return None
 
 

@@ -181,3 +181,15 @@ def test_one_inside_of_a_plugins_network_is_found(tmp_path: Path) -> None:
         text = TOUCH.replace("[train]", f'plugins = ["held.py"]\n[train]\nnetwork = {network}')
         suite = load_suite(write(tmp_path, text), allow_plugins=True)
         assert {file.module for file in suite.plugins} & {"nets.mine", "subprocess"}
+
+
+@pytest.mark.regression
+def test_a_function_that_a_module_does_not_define_is_named_before_anything_runs(tmp_path: Path) -> None:
+    """With the nearest of those that it has, and at once, as a module that is not there."""
+    path = write(tmp_path, SUITE.replace("nets.mine:make", "nets.mine:maek"))
+    with pytest.raises(SuiteError, match=r"target: .*mine\.py defines no 'maek' \(did you mean 'make'\?\)"):
+        load_suite(path, allow_plugins=True)
+    done = called("run", "imported.toml", "--network", "nets.mine:ood", cwd=write(tmp_path).parent)
+    assert done.returncode == 2
+    assert "did you mean 'odd'?" in " ".join(done.stderr.split())
+    assert not (tmp_path / "results").exists()

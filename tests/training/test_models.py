@@ -238,3 +238,17 @@ def test_one_step_trains_every_parameter(network: str, shape: tuple[int, ...], m
     for parameter, old in zip(step.parameters, before, strict=True):
         assert parameter.isfinite().all()
         assert not torch.equal(parameter, old)
+
+
+@pytest.mark.regression
+def test_a_network_with_other_outputs_than_classes_is_told() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 15))
+    assert models.not_applicable(model, (12,), 2, classes=15) is None
+    reason = models.not_applicable(model, (12,), 2, classes=10)
+    assert reason == "of 2 x 10 logits, one for each class, the network gives 2 x 15"
+
+    class Several(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return x, x
+
+    assert "the network gives a tuple" in str(models.not_applicable(Several(), (12,), 2, classes=12))
