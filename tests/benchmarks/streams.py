@@ -136,7 +136,7 @@ def _make_dearer(results: Path) -> None:
         table = pq.read_table(path)
         place = table.schema.get_field_index("flops_model")
         dearer = pa.array([count + 1 for count in table["flops_model"].to_pylist()], table.schema.field(place).type)
-        pq.write_table(table.set_column(place, table.schema.field(place), dearer), path)
+        pq.write_table(table.set_column(place, table.schema.field(place), dearer), path, compression="none")
 
 
 def trial(prepared: Path, command: Command, disturbance: dict[int, str]) -> Outcome:
