@@ -161,11 +161,13 @@ def _text(path: Path) -> str:
 
 
 def _parsed(path: Path, text: str) -> dict[str, Any]:
+    too_deep = f"nested too deep; at most {MAX_DEPTH} levels"
+    if (line := first_line_deeper(text, MAX_DEPTH)) is not None:  # whatever the interpreter's limit is
+        raise SuiteError(too_deep, file=path, line=line)
     try:
         return tomllib.loads(text)
     except RecursionError:
-        line = first_line_deeper(text, MAX_DEPTH)
-        raise SuiteError(f"nested too deep; at most {MAX_DEPTH} levels", file=path, line=line) from None
+        raise SuiteError(too_deep, file=path) from None
     except ValueError as error:  # TOMLDecodeError, and what int() says of endless numbers
         message, line = _located(str(error), text)
         raise SuiteError(f"not valid TOML: {message}", file=path, line=line) from None
