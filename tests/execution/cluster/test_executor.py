@@ -90,7 +90,7 @@ def test_a_node_dies_and_one_comes_late(cluster: RayNodes, local: Path, tmp_path
     ours, theirs = read_results(tmp_path / "results"), read_results(local)
     assert not ours.damaged
     for a, b in ((ours.cells, theirs.cells), (ours.epochs, theirs.epochs)):
-        assert timeless(a, "worker").equals(timeless(b, "worker"))
+        assert timeless(a, "worker", "jobs").equals(timeless(b, "worker", "jobs"))
     assert len(ours.cells) == ours.cells.key.nunique() == errors.count(": ok (") == 40
     assert ours.cells.worker.nunique() == 3
     assert ours.cells.worker.str.fullmatch(r"node-[0-9a-f]{8}").all()
@@ -145,7 +145,7 @@ def test_a_stop_keeps_what_is_finished_and_leaves_no_process(
     assert 3 <= len(done) < 40
     assert set(ours.cells.status) <= {"ok", "interrupted"}  # at times all workers are between two cells
     same = theirs.cells[theirs.cells.key.isin(done.key)]
-    assert timeless(done, "worker").equals(timeless(same, "worker"))
+    assert timeless(done, "worker", "jobs").equals(timeless(same, "worker", "jobs"))
 
 
 @needs_ray
@@ -156,7 +156,8 @@ def test_nodes_that_share_cores_take_no_times_side_by_side(cluster: RayNodes, tm
     cells = read_results(tmp_path / "results").cells
     assert len(cells) == 4
     assert cells.worker.nunique() == 1
-    assert f"{len(cluster.nodes) - 1} workers wait, as cores are shared" in done.stderr
+    waiting = len(cluster.nodes) - 1
+    assert f"{waiting} worker{'s wait' if waiting > 1 else ' waits'}, as cores are shared" in done.stderr
 
 
 @needs_ray
