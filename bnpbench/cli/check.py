@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bnpbench.cli.output import from_home, show, terminal
+from bnpbench.cli.output import AllowPlugins, Changes, Network, from_home, show, terminal
 from bnpbench.display import waiting
 from bnpbench.errors import BnpbenchError
 
@@ -53,20 +53,9 @@ def check(
             callback=from_home,
         ),
     ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Give every cell this setting, whatever the suite says."),
-    ] = None,
-    network: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PACKAGE.MODULE:FACTORY",
-            help="A function that makes a network instead of the suite's: native against bnp+native.",
-        ),
-    ] = None,
-    allow_plugins: Annotated[
-        bool, typer.Option("--allow-plugins", help="Run the Python files that a suite names.")
-    ] = False,
+    changes: Changes = None,
+    network: Network = None,
+    allow_plugins: AllowPlugins = False,
 ) -> int:
     """Validate suites and list their cells.
 

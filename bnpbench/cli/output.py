@@ -1,4 +1,4 @@
-"""The paths that a command takes, and where its result goes."""
+"""The options that commands share, the paths that they take, and where their results go."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import stat
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from bnpbench.cache import expanded
 from bnpbench.errors import BnpbenchError
@@ -17,6 +19,19 @@ from bnpbench.text import fitted, plain, some
 if TYPE_CHECKING:
     from bnpbench.results import Results
 
+
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Give every cell this setting, whatever the suite says."),
+]
+Network = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PACKAGE.MODULE:FACTORY",
+        help="A function that makes a network instead of the suite's: native against bnp+native.",
+    ),
+]
+AllowPlugins = Annotated[bool, typer.Option("--allow-plugins", help="Run the Python files that a suite names.")]
 
 WIDE = 10_000
 """Columns of what is no terminal: no line is folded."""

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bnpbench.cli.output import from_home, terminal
+from bnpbench.cli.output import AllowPlugins, Changes, from_home, terminal
 from bnpbench.display import waiting
 from bnpbench.streams import tell
 
@@ -55,13 +55,8 @@ def profile(
         Format | None,
         typer.Option(help="The form of the tables, with torch.", show_default="terminal on a terminal, else markdown"),
     ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Give every cell this setting, whatever the suite says."),
-    ] = None,
-    allow_plugins: Annotated[
-        bool, typer.Option("--allow-plugins", help="Run the Python files that a suite names.")
-    ] = False,
+    changes: Changes = None,
+    allow_plugins: AllowPlugins = False,
 ) -> int:
     """Show where the time of a step goes.
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bnpbench.cli.output import from_home, tell_unknown, terminal
+from bnpbench.cli.output import AllowPlugins, Changes, Network, from_home, tell_unknown, terminal
 from bnpbench.display import waiting
 from bnpbench.errors import BnpbenchError
 
@@ -54,20 +54,9 @@ def run(
     cluster: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Run on a Ray cluster: HOST:PORT, auto or local.")
     ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Give every cell this setting, whatever the suite says."),
-    ] = None,
-    network: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PACKAGE.MODULE:FACTORY",
-            help="A function that makes a network instead of the suite's: native against bnp+native.",
-        ),
-    ] = None,
-    allow_plugins: Annotated[
-        bool, typer.Option("--allow-plugins", help="Run the Python files that a suite names.")
-    ] = False,
+    changes: Changes = None,
+    network: Network = None,
+    allow_plugins: AllowPlugins = False,
     fail_on_claims: Annotated[
         bool, typer.Option("--fail-on-claims", help="Exit with 1 if a claim fails here, with 4 if one has no data.")
     ] = False,

@@ -11,7 +11,6 @@ import torch
 
 from bnpbench.measure import known
 from bnpbench.measure.gpu import gpu_of
-from bnpbench.measure.measurement import MEASUREMENT
 from bnpbench.records.documents import Details, Environment, GpuDetails
 
 CUDA_VARIABLES = (
@@ -39,15 +38,7 @@ def describe(gpu: int = 0) -> Environment:
     software = known.software_with(str(torch.__version__), torch.version.cuda).model_copy(
         update={"cudnn": _cudnn_version(), "blas": "mkl" if torch.backends.mkl.is_available() else "other"}
     )
-    identity = known.environment_id(hardware, software)
-    return Environment(
-        id=identity,
-        hardware=hardware,
-        software=software,
-        measurement=MEASUREMENT,
-        details=details(gpu_details(gpu) if gpu < gpus else None, unusable),
-        rates=known.kept(identity),
-    )
+    return known.named(hardware, software, details(gpu_details(gpu) if gpu < gpus else None, unusable))
 
 
 def details(gpu: GpuDetails | None, unusable: str | None) -> Details:

@@ -45,8 +45,18 @@ def known(gpu: int = 0) -> Environment | None:
         return None
     hardware = hardware_with(None if device is None else device.name, gpus)
     software = software_with(torch["__version__"], cuda)
-    identity = environment_id(hardware, software)
     details = Details(affinity=affinity(), gpu=None if device is None else GpuDetails(capability=device.capability))
+    return named(hardware, software, details)
+
+
+def named(hardware: Hardware, software: Software, details: Details) -> Environment:
+    """An environment with its id, and the peak rates that were measured under it.
+
+    Args:
+        hardware, software: what the id hashes.
+        details: what it does not.
+    """
+    identity = environment_id(hardware, software)
     return Environment(
         id=identity,
         hardware=hardware,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from bnpbench.fields import Fraction, PositiveFloat
 from bnpbench.optimizers.base import OptimizerPlugin
@@ -13,10 +13,14 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-class Adam(OptimizerPlugin):
-    """torch.optim.Adam (Kingma and Ba 2015)."""
+class AnyAdam(OptimizerPlugin):
+    """What Adam and its kin have in common.
 
-    kind: Literal["adam"]
+    Attributes:
+        torch_name: of the class in ``torch.optim``.
+    """
+
+    torch_name: ClassVar[str]
     lr: PositiveFloat = 1e-3
     betas: tuple[Fraction, Fraction] = (0.9, 0.999)
     eps: PositiveFloat = 1e-8
@@ -26,7 +30,7 @@ class Adam(OptimizerPlugin):
     ) -> torch.optim.Optimizer:
         import torch
 
-        return torch.optim.Adam(
+        made: torch.optim.Optimizer = getattr(torch.optim, self.torch_name)(
             parameters,
             lr=self.lr,
             betas=self.betas,
@@ -36,3 +40,11 @@ class Adam(OptimizerPlugin):
             foreach=not fused,
             fused=fused,
         )
+        return made
+
+
+class Adam(AnyAdam):
+    """torch.optim.Adam (Kingma and Ba 2015)."""
+
+    torch_name: ClassVar[str] = "Adam"
+    kind: Literal["adam"]
