@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from bnpbench.execution import executor
 from bnpbench.execution.progress import Progress
 from bnpbench.measure.known import keep
 from bnpbench.records.documents import Rates
-from tests.support.command import SUITE, bnpbench, start, suite
+from tests.support.command import SUITE, bnpbench, started, suite
 from tests.support.inprocess import run_here
 from tests.support.made_results import ENVIRONMENT
 from tests.support.timeless import timeless
@@ -306,10 +307,13 @@ def test_three_shards_as_three_processes_give_the_results_of_one_run(tmp_path: P
     """Two share a folder, as the tasks of a batch queue's array on a shared disk do; one has its own, as a CI job."""
     path = suite(tmp_path, SUITE)
     outs = {place: tmp_path / ("own" if place == 3 else "shared") for place in (1, 2, 3)}
-    shards = [start("run", path, "--shard", f"{i}/3", "--out", outs[i], "--quiet", cwd=tmp_path) for i in (1, 2, 3)]
-    for shard in shards:
-        _, errors = shard.communicate(timeout=200)
-        assert shard.returncode == 0, errors
+    with ExitStack() as stack:
+        for shard in [
+            stack.enter_context(started("run", path, "--shard", f"{i}/3", "--out", out, "--quiet", cwd=tmp_path))
+            for i, out in outs.items()
+        ]:
+            _, errors = shard.communicate(timeout=200)
+            assert shard.returncode == 0, errors
     assert bnpbench("run", path, "--out", tmp_path / "one", "--quiet", cwd=tmp_path).returncode == 0
     ours, theirs = read_results(tmp_path / "shared", tmp_path / "own"), read_results(tmp_path / "one")
     assert not ours.damaged

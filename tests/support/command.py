@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,12 +32,12 @@ seed = [1, 2]
 LONG = """
 name = "long"
 [train]
-dataset = { kind = "synthetic", shape = [12], train = 3000, test = 50, classes = 4 }
+dataset = { kind = "synthetic", shape = [12], train = 1000, test = 50, classes = 4 }
 network = { kind = "fc", hidden = [9, 8] }
 optimizer = { kind = "sgd", lr = 0.01, momentum = 0.9 }
 method = "bnp"
 batch_size = 1
-epochs = 3
+epochs = 8
 threads = 1
 """
 
@@ -100,9 +101,10 @@ def called(*arguments: str | Path, cwd: Path, env: dict[str, str] | None = None)
     return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
 
-def start(*arguments: str | Path, cwd: Path) -> subprocess.Popen[str]:
-    """Start a command line in a process group of its own."""
-    return subprocess.Popen(
+@contextlib.contextmanager
+def started(*arguments: str | Path, cwd: Path) -> Iterator[subprocess.Popen[str]]:
+    """A command line at work, in a process group of its own, of which nothing is left behind."""
+    process = subprocess.Popen(
         [sys.executable, "-m", "bnpbench", *map(str, arguments)],
         cwd=cwd,
         env=environment(None),
@@ -112,6 +114,12 @@ def start(*arguments: str | Path, cwd: Path) -> subprocess.Popen[str]:
         start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
     )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
 
 
 def environment(changes: dict[str, str] | None) -> dict[str, str]:

@@ -1,7 +1,9 @@
-"""The processes below one that a test has started. Each may end at any moment, also while it is asked something."""
+"""A process that a test has started, and those below it. Each may end at any moment, even while it is asked."""
 
 from __future__ import annotations
 
+import subprocess
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -24,3 +26,12 @@ def answer(question: Callable[[], T], of_ended: T) -> T:
         return question()
     except psutil.NoSuchProcess:
         return of_ended
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str], seconds: float = 200) -> None:
+    """Wait until something holds that a process at work brings about."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -23,10 +22,11 @@ from bnpbench.execution.cluster.executor import RemoteChild, device_of, places_o
 from bnpbench.execution.cluster.host import Report
 from bnpbench.execution.messages import RunBlock
 from bnpbench.suite import Suite
-from tests.support.command import LONG, SUITE, bnpbench, start, suite
+from tests.support.command import LONG, SUITE, bnpbench, started, suite
 from tests.support.kept import kept
 from tests.support.plugins import PLUGIN
 from tests.support.plugins import SUITE as PLUGIN_SUITE
+from tests.support.processes import wait_for
 from tests.support.raynodes import RAY, RayNodes
 from tests.support.timeless import timeless
 
@@ -69,23 +69,19 @@ def finished(folder: Path) -> list[Path]:
 
 
 def wait_until_finished(count: int, folder: Path, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + WAIT
-    while len(finished(folder)) < count:
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for(lambda: len(finished(folder)) >= count, process, WAIT)
 
 
 @needs_ray
 def test_a_node_dies_and_one_comes_late(cluster: RayNodes, local: Path, tmp_path: Path) -> None:
-    process = start("run", suite(tmp_path, MANY), "--cluster", cluster.address, cwd=tmp_path)
-    wait_until_finished(4, tmp_path, process)
-    doomed = cluster.nodes[0]
-    orphans = cluster.of(doomed)
-    assert len(orphans) >= 3  # the worker, its forkserver and the process that measures
-    cluster.lose(doomed)
-    cluster.add()
-    output, errors = process.communicate(timeout=WAIT)
+    with started("run", suite(tmp_path, MANY), "--cluster", cluster.address, cwd=tmp_path) as process:
+        wait_until_finished(4, tmp_path, process)
+        doomed = cluster.nodes[0]
+        orphans = cluster.of(doomed)
+        assert len(orphans) >= 3  # the worker, its forkserver and the process that measures
+        cluster.lose(doomed)
+        cluster.add()
+        output, errors = process.communicate(timeout=WAIT)
     assert process.returncode == 0, errors
     ours, theirs = read_results(tmp_path / "results"), read_results(local)
     assert not ours.damaged
@@ -104,17 +100,13 @@ def test_a_node_dies_and_one_comes_late(cluster: RayNodes, local: Path, tmp_path
 @needs_ray
 def test_a_long_cell_goes_on_on_another_node_from_what_came_back(cluster: RayNodes, tmp_path: Path) -> None:
     path = suite(tmp_path, LONG, "long.toml")
-    process = start("run", path, "--cluster", cluster.address, cwd=tmp_path)
-    deadline = time.monotonic() + WAIT
-    while not list(tmp_path.glob("results/long/*/checkpoints/*.pt")):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    before = kept(tmp_path / "results")
-    busy = next(node for node in cluster.nodes if cluster.is_busy(node))
-    cluster.lose(busy)
-    cluster.add()
-    _, errors = process.communicate(timeout=WAIT)
+    with started("run", path, "--cluster", cluster.address, cwd=tmp_path) as process:
+        wait_for(lambda: len(kept(tmp_path / "results")) > 0, process, WAIT)
+        before = kept(tmp_path / "results")
+        busy = next(node for node in cluster.nodes if cluster.is_busy(node))
+        cluster.lose(busy)
+        cluster.add()
+        _, errors = process.communicate(timeout=WAIT)
     assert process.returncode == 0, errors
     assert "was lost" in errors
     assert bnpbench("run", path, "--out", "whole", cwd=tmp_path).returncode == 0
@@ -129,12 +121,12 @@ def test_a_long_cell_goes_on_on_another_node_from_what_came_back(cluster: RayNod
 def test_a_stop_keeps_what_is_finished_and_leaves_no_process(
     cluster: RayNodes, local: Path, number: signal.Signals, code: int, tmp_path: Path
 ) -> None:
-    process = start("run", suite(tmp_path, MANY), "--cluster", cluster.address, cwd=tmp_path)
-    wait_until_finished(3, tmp_path, process)
-    measuring = cluster.measuring()
-    assert len(measuring) >= 3
-    process.send_signal(number)
-    _, errors = process.communicate(timeout=30)
+    with started("run", suite(tmp_path, MANY), "--cluster", cluster.address, cwd=tmp_path) as process:
+        wait_until_finished(3, tmp_path, process)
+        measuring = cluster.measuring()
+        assert len(measuring) >= 3
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=30)
     assert process.returncode == code, errors
     assert "is kept" in errors
     assert "Traceback" not in errors
