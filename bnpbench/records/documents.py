@@ -24,6 +24,8 @@ from pydantic import (
     model_validator,
 )
 
+from bnpbench.records.rows import GAIN, gains
+
 JSON = Any
 """Whatever a file holds, of which nothing is known."""
 R = TypeVar("R", bound="Record")
@@ -39,6 +41,12 @@ def _else(default: Callable[[], object]) -> WrapValidator:
             return default()
 
     return WrapValidator(validate)
+
+
+def _gain(name: str) -> str:
+    if name not in gains():
+        raise ValueError("no metric that says what a method buys")
+    return name
 
 
 OrNone = _else(lambda: None)
@@ -357,6 +365,7 @@ class SuiteRecord(Record):
 
     Attributes:
         claims: a dictionary for one that this version cannot read.
+        metric: of the end of training, that says what a method buys and that the targets are of.
         changes: settings that a run gave every cell (``--set``).
         inks: how methods of its plugins are drawn, by kind.
     """
@@ -369,6 +378,7 @@ class SuiteRecord(Record):
     bnpbench: Text = None
     measure: Annotated[MeasureRecord, BeforeValidator(lambda table: table or {})] = MeasureRecord()
     baseline: Text = None
+    metric: Annotated[str, AfterValidator(_gain), _else(lambda: GAIN)] = GAIN
     targets: Annotated[list[int | float], FailFast()] = []
     references: Annotated[list[ReferenceRecord], FailFast()] = []
     claims: Annotated[list[Claimed], FailFast()] = []

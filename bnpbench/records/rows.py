@@ -54,6 +54,7 @@ COUNTER_SECONDS = {"cuda": 0.1, "cpu": 0.001}
 LEAST_TICKS = 10  # of that counter in an epoch, for its joules to be known: one more or less is then a tenth
 
 _ACCURACY = Metric(better="higher")
+_LOSS = Metric(better="lower")
 _SECONDS = Metric("s", better="lower", timed=True)
 _ONCE = Metric("s", better="lower")
 _FLOPS = Metric("FLOP", better="lower", exact=True, judged="always")
@@ -66,10 +67,10 @@ class EpochRow(TypedDict, total=False):
     block: str
     turn: int | None
     epoch: Annotated[int, NEEDED]  # from 1
-    train_loss: Annotated[float, Metric()]  # mean over the epoch's examples of the losses before each update
+    train_loss: Annotated[float, _LOSS]  # mean over the epoch's examples of the losses before each update
     train_accuracy: Annotated[float, _ACCURACY]
     validation_accuracy: Annotated[float | None, _ACCURACY]
-    test_loss: Annotated[float, Metric()]
+    test_loss: Annotated[float, _LOSS]
     test_bits_per_token: Annotated[
         float | None, Metric("bit", better="lower")
     ]  # of text; the loss by another logarithm
@@ -218,10 +219,18 @@ METRICS: dict[str, Metric] = {name: replace(metric, table="targets") for name, m
 }
 """All that a claim may ask for, by name."""
 
+GAIN = "test_accuracy"
+"""What a method buys, where a suite does not say otherwise."""
+
 
 def metric(name: str) -> Metric:
     """What is known of a metric; nothing of a name that is none's, as a file of another version may hold."""
     return METRICS.get(name, Metric())
+
+
+def gains() -> tuple[str, ...]:
+    """Those that may say what a method buys: of an epoch, with a better side, and no times."""
+    return tuple(name for name, metric in metrics("epochs").items() if metric.better and not metric.timed)
 
 
 def metrics(table: Table) -> dict[str, Metric]:

@@ -1,8 +1,8 @@
 """What each method costs and what it buys, over the baseline of its suite: the answer that a report begins with.
 
-Cost: the time of a step over the baseline's, epoch beside epoch where both took turns. Gain: test accuracy at the end
-less the baseline's, seed by seed; the losses, the other way round, where no accuracy was measured. A word stands beside
-each and follows from its interval alone.
+Cost: the time of a step over the baseline's, epoch beside epoch where both took turns. Gain: what the suite says, test
+accuracy unless it says otherwise, at the end less the baseline's, seed by seed; the other way round where lower is
+better. A word stands beside each and follows from its interval alone.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from bnpbench.statistics.times import processes_interval, unpaired_interval
 
 LEVEL_COST = 0.05  # an interval that holds 1 and reaches no farther from it is level
 LEVEL_GAIN = 0.01  # the same of a difference, around 0
-GAINS = ("test_accuracy", "test_loss", "train_loss")  # the first of these that was measured answers
+LOSSES = ("test_loss", "train_loss")  # the first that was measured answers where the metric of the suite was not
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Answer:
         method, kind: label, and kind.
         cost: time of a step over the baseline's.
         gain: of ``metric`` at the last epoch, less the baseline's; positive is better.
-        target: the highest test accuracy of the suite's targets that the baseline reaches with every seed; None: none.
+        target: the hardest of the suite's targets that the baseline reaches with every seed; None: none.
         seconds, steps: of training until that is reached, over the baseline's.
         memory: peak, over the baseline's.
     """
@@ -98,7 +98,9 @@ def first_of(group: Group) -> str | None:
 
 def gain_metric(view: View) -> str:
     """What the gain of a suite is a difference of."""
-    return next((name for name in GAINS if any(view.series(cell, name) for cell in view.cells if cell.ok)), GAINS[0])
+    asked = view.document.metric
+    measured = (name for name in (asked, *LOSSES) if any(view.series(cell, name) for cell in view.cells if cell.ok))
+    return next(measured, asked)
 
 
 def answers(view: View, groups: Iterable[Group] | None = None) -> Iterator[Answer]:
@@ -115,7 +117,8 @@ def _answer(view: View, group: Group, cells: Sequence[Cell], base: Sequence[Cell
     reached = [
         t for t in view.document.targets if all(value(view, cell, "reached", target=t) for cell in base if cell.ok)
     ]
-    target, untold = max(reached, default=None), Side(Missing("no target that the baseline reaches"))
+    hardest = max if known(view.document.metric).better == "higher" else min
+    target, untold = hardest(reached, default=None), Side(Missing("no target that the baseline reaches"))
     one, pairs = cells[0], beside(cells, base)
     alone = _alone(cells, base) if not pairs else ""
     place = (group.title, one.batch_size, one.label, one.kind)

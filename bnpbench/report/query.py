@@ -308,10 +308,12 @@ def _target(view: View, cell: Cell, metric: str, target: float | None) -> float 
         return 0.0
     if not cell.ok:
         return Missing(cell.status)
-    shares = view.series(cell, "test_accuracy")
-    if target is None or not shares:
-        return Missing("no test_accuracy")
-    first = next((epoch for epoch in sorted(shares) if shares[epoch] >= target), None)
+    gain = view.document.metric
+    numbers = view.series(cell, gain)
+    if target is None or not numbers:
+        return _lacking(view, cell, gain)
+    sign = 1 if known(gain).better == "higher" else -1
+    first = next((epoch for epoch in sorted(numbers) if sign * numbers[epoch] >= sign * target), None)
     if metric == "reached":
         return float(first is not None)
     if first is None:

@@ -101,7 +101,7 @@ def check_claims(source: Source, document: Document, table: Table) -> None:
     budget = MAX_COMBINATIONS
     for number, claim in enumerate(document.claim):
         place: KeyPath = ("claim", number)
-        _check_figure(source, claim, place)
+        _check_figure(source, document, claim, place)
         sides = {"left": claim.left.pattern, "right": claim.right.pattern if claim.right else {}}
         _check_patterns(source, {"where": claim.where, **sides}, place, table.words)
         budget -= number_of_combinations(claim.where, table.words)
@@ -113,20 +113,20 @@ def check_claims(source: Source, document: Document, table: Table) -> None:
 
 def _check_reference(source: Source, document: Document, table: Table, reference: Reference, place: KeyPath) -> None:
     if document.select is None or reference.metric != document.select.over:  # the best value has no column
-        _check_figure(source, reference, place)
+        _check_figure(source, document, reference, place)
     _check_patterns(source, {"cell": reference.cell}, place, table.words)
     if not rows_of(table, reference.cell).size:
         message, near = table.why_none(reference.cell)
         raise source.error(f"matches no cell: {message}", (*place, "cell"), near)
 
 
-def _check_figure(source: Source, figure: Claim | Reference, place: KeyPath) -> None:
+def _check_figure(source: Source, document: Document, figure: Claim | Reference, place: KeyPath) -> None:
     if figure.metric not in METRICS:
         near = closest(figure.metric, METRICS)
         others = ", ".join(metrics("targets"))
         message = f"unknown metric; a metric is a numeric column of the results, or {others}"
         raise source.error(message, (*place, "metric"), near)
-    fault = figure_fault(figure)
+    fault = figure_fault(figure, document.report.metric)
     if fault:
         raise source.error(fault[1], (*place, *fault[0].split(".")))
 

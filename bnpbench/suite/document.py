@@ -5,14 +5,23 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from bnpbench.fields import Options, Positive, PositiveFloat
-from bnpbench.records.rows import METRICS, metric, metrics
+from bnpbench.records.rows import GAIN, METRICS, gains, metric, metrics
 
 Pattern = dict[str, Any]
 """Settings that a cell must contain; matching.py has the rules."""
-Share = Annotated[float, Field(gt=0, le=1)]
 LONGER, LEAST = 10, 100
 """Where nothing else says when an interval gives up: so many times the epochs of its cells, and at least so many."""
 
@@ -82,22 +91,40 @@ class Probe(Options):
     epochs: Positive = 1
 
 
+def reachable(metric: str, target: float) -> bool:
+    """Whether anything could get to a target."""
+    return target <= 1 or not metric.endswith("accuracy")
+
+
 class Report(Options):
     """``[report]``: what the tables tell.
 
     Attributes:
-        targets: accuracies whose time to reach is told.
+        metric: of the end of training, that says what a method buys and that the targets are of.
+        targets: values of it whose time to reach is told.
         baseline: label or kind of the method that the others are set against; by default ``vanilla``, else ``bn``.
     """
 
-    targets: tuple[Share, ...] = ()
+    metric: str = GAIN
+    targets: tuple[PositiveFloat, ...] = ()
     baseline: str | None = None
 
-    @model_validator(mode="after")
-    def _no_target_twice(self) -> Self:
-        if len(set(self.targets)) < len(self.targets):
+    @field_validator("metric")
+    @classmethod
+    def _says_what_is_better(cls, name: str) -> str:
+        if name not in gains():
+            raise ValueError(f"one of {', '.join(gains())}, not {name!r}")
+        return name
+
+    @field_validator("targets")
+    @classmethod
+    def _can_be_reached(cls, targets: tuple[float, ...], info: ValidationInfo) -> tuple[float, ...]:
+        if len(set(targets)) < len(targets):
             raise ValueError("a target is given twice")
-        return self
+        metric = info.data.get("metric", GAIN)
+        if not reachable(metric, highest := max(targets, default=0)):
+            raise ValueError(f"{metric} is a share, at most 1, not {highest:g}")
+        return targets
 
 
 class Override(Options):
@@ -173,7 +200,7 @@ class _Figure(Options):
     """A metric, with the target that a time to accuracy needs."""
 
     metric: Metric
-    target: Share | None = None
+    target: PositiveFloat | None = None
     at: At | None = None
 
 
@@ -232,14 +259,16 @@ class Claim(_Figure):
         return own or ("all" if metric(self.metric).timed else "last")
 
 
-def figure_fault(figure: _Figure) -> tuple[str, str] | None:
-    """What is wrong between a metric, its target and its ``at``: (key, message)."""
+def figure_fault(figure: _Figure, gain: str) -> tuple[str, str] | None:
+    """What is wrong between a metric, its target of ``gain`` and its ``at``: (key, message)."""
     table = metric(figure.metric).table
     needs_target = table == "targets"
     if needs_target and figure.target is None:
-        return "metric", f"{figure.metric} needs a target, an accuracy such as 0.9"
+        return "metric", f"{figure.metric} needs a target: the {gain.replace('_', ' ')} to reach"
     if not needs_target and figure.target is not None:
         return "target", f"only {', '.join(sorted(metrics('targets')))} have a target; {figure.metric} has none"
+    if not reachable(gain, figure.target or 0):
+        return "target", f"{gain} is a share, at most 1"
     ats = [("at", figure.at)]
     if isinstance(figure, Claim):
         ats += [(f"{name}.at", side.at) for name, side in (("left", figure.left), ("right", figure.right)) if side]

@@ -91,6 +91,7 @@ def _loaded(file: Source, document: Document, allow_plugins: bool, given: Plugin
         description=document.description,
         path=file.path,
         measure=document.measure,
+        metric=document.report.metric,
         targets=document.report.targets,
         baseline=document.report.baseline,
         references=document.reference,

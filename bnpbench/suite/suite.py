@@ -27,6 +27,7 @@ from bnpbench.records.documents import (
     SideRecord,
     SuiteRecord,
 )
+from bnpbench.records.rows import GAIN
 from bnpbench.registry import ships
 from bnpbench.suite.cells import Block, Cell, Role
 from bnpbench.suite.check import warnings
@@ -69,7 +70,8 @@ class Suite:
         description: free text.
         path: its file.
         measure: how its cells are measured.
-        targets: accuracies whose time to reach is told.
+        metric: of the end of training, that says what a method buys and that the targets are of.
+        targets: values of it whose time to reach is told.
         baseline: label or kind of the method that the others are set against, if the suite names one.
         references: published figures.
         claims: what it is expected to show.
@@ -86,6 +88,7 @@ class Suite:
     description: str
     path: Path
     measure: Measure
+    metric: str
     targets: tuple[float, ...]
     baseline: str | None
     references: tuple[Reference, ...]
@@ -240,8 +243,9 @@ class Suite:
         return frozenset(row.settings.seed for row in self._rows)
 
     def _asked(self) -> dict[str, Any]:
-        """The baseline and the changes, where any were asked for."""
-        told = {"baseline": self.baseline, "changes": list(self.changes)}
+        """The metric, the baseline and the changes, where any were asked for."""
+        metric = self.metric if self.metric != GAIN else ""
+        told = {"metric": metric, "baseline": self.baseline, "changes": list(self.changes)}
         return {name: value for name, value in told.items() if value}
 
     def document(self, cells: Sequence[Cell], *, epochs: int | None = None) -> SuiteRecord:

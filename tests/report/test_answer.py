@@ -112,6 +112,26 @@ def test_times_to_the_highest_target_that_the_baseline_reaches(make: Make) -> No
     assert known(answer.steps.estimate).value == pytest.approx(2 / 3)
 
 
+def test_the_suite_names_what_a_method_buys_and_its_targets_are_of_that(make: Make) -> None:
+    made = make()
+    made.document |= {"metric": "test_bits_per_token", "targets": [3.0, 2.0, 1.5]}
+    for seed, less in enumerate((0.0, 0.1, 0.2), 1):
+        for method, bits in (("vanilla", [2.5, 2.2, 1.9]), ("bnp", [2.0, 1.8, 1.6 - less])):
+            rows = epochs([1.0] * 3, [0.5] * 3, steps=[10] * 3, test_bits_per_token=bits)
+            made.cell(method, seed=seed, rows=rows)
+    answer = of(made)["bnp", 16]
+    assert known(answer.gain.estimate).value == pytest.approx(0.4)
+    assert answer.gain.word == "better"
+    assert (answer.target, known(answer.steps.estimate).value) == (2.0, pytest.approx(1 / 3))
+
+
+def test_a_metric_of_another_version_is_none(make: Make) -> None:
+    made = make()
+    made.document["metric"] = "charm"
+    of_seeds(made, "vanilla", [1.0] * 3, [0.8, 0.81, 0.82])
+    assert gain_metric(views(made.read())[0]) == "test_accuracy"
+
+
 def test_the_suite_names_its_baseline(make: Make) -> None:
     made = make()
     made.document["baseline"] = "bn"

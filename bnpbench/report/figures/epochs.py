@@ -15,7 +15,6 @@ from bnpbench.text import number_of, span
 
 _LOG_FROM = 30.0  # largest over smallest loss: from there a linear axis shows one curve and the ground
 _EXPLODED = 20.0  # three times the loss of guessing among a thousand classes: one such epoch would rule the axis
-_QUANTITIES = (("train_loss", "training loss"), ("test_accuracy", "test accuracy"))
 _COLUMNS = 3  # of batch sizes in a figure
 _MOST_POINTS = 150  # of a curve: more are one on top of the other
 _STATISTICS = {
@@ -26,11 +25,16 @@ _STATISTICS = {
 
 
 def training(view: View, group: Group) -> Iterable[Figure]:
-    """Loss above accuracy, a column for each batch size, three a figure; nothing where no cell has two epochs."""
+    """Loss above what the suite is about, a column for each batch size, three a figure.
+
+    Nothing where no cell has two epochs.
+    """
+    gain = view.document.metric
+    quantities = {"train_loss": "training loss", gain: gain.replace("_", " ")}
     panels = [
         (batch_size, column, drawn)
         for batch_size in group.batch_sizes
-        for column, quantity in _QUANTITIES
+        for column, quantity in quantities.items()
         if (drawn := _curves(view, group, batch_size, column, quantity))
     ]
     curves = [curve for _, _, found in panels for curve in found]
@@ -48,7 +52,7 @@ def training(view: View, group: Group) -> Iterable[Figure]:
                 Axis(quantity, log=log and column == "train_loss"),
                 found,
             )
-            for column, quantity in _QUANTITIES
+            for column, quantity in quantities.items()
             for batch_size, of, found in panels
             if of == column and batch_size in sizes[start : start + _COLUMNS]
         )
@@ -57,7 +61,7 @@ def training(view: View, group: Group) -> Iterable[Figure]:
             view.suite,
             view.id,
             "training",
-            "Training loss and test accuracy",
+            " and ".join(quantities.values()).capitalize(),
             columns,
             notes,
             shared=True,

@@ -1,4 +1,4 @@
-"""What was learned: test accuracy at the first, fifth, last and best epoch, and the time it took to reach a target."""
+"""What was learned: the suite's metric at the first, fifth, last and best epoch, and the time to reach a target."""
 
 from __future__ import annotations
 
@@ -11,37 +11,43 @@ from bnpbench.report.query import Missing, best_epoch, value
 from bnpbench.report.tables.claims import published
 from bnpbench.text import dash, decimals, number_of, span
 
-_METRIC, _LOSS = "test_accuracy", "train_loss"
+_LOSS = "train_loss"
 _DIGITS = 4
 _Moment = tuple[int, float]  # an epoch and what was measured there
 
 
 def accuracy(view: View) -> Section:
     """One table for each group: a row for each method and batch size."""
-    return Section("Test accuracy", tables=tuple(_table(view, group) for group in view.groups))
+    return Section(_words(view).capitalize(), tables=tuple(_table(view, group) for group in view.groups))
 
 
 def time_to_accuracy(view: View) -> Section | None:
     """Seconds and epochs to each target, and how many seeds reached it; None without targets."""
     targets = view.document.targets
     tables = tuple(_to_accuracy(view, group, targets) for group in view.groups) if targets else ()
-    return Section("Time to accuracy", tables=tables) if tables else None
+    what = "accuracy" if view.document.metric.endswith("accuracy") else _words(view)
+    return Section(f"Time to {what}", tables=tables) if tables else None
+
+
+def _words(view: View) -> str:
+    return view.document.metric.replace("_", " ")
 
 
 def _table(view: View, group: Group) -> Table:
-    series = {cell.key: _series(view, cell, _METRIC) for cell in group.cells}
+    metric = view.document.metric
+    series = {cell.key: _series(view, cell, metric) for cell in group.cells}
     losses = {cell.key: _series(view, cell, _LOSS) for cell in group.cells}
     lasts = {max(epochs) for epochs in series.values() if epochs}
     last = f"last ({max(lasts)})" if len(lasts) == 1 else "last"
-    moments = _moments(last, max(lasts, default=1))
-    sources = {cell.key: published(view, [cell], _METRIC) for cell in group.cells}
+    moments = _moments(last, max(lasts, default=1), lambda series: _best(series, metric))
+    sources = {cell.key: published(view, [cell], metric) for cell in group.cells}
     shows_sources = any(sources.values())
     rows = list[tuple[str | Entry, ...]]()
     for method, batch_size, cells in group.places():
-        place = Place("test accuracy", group.title, method, batch_size)
+        place = Place(_words(view), group.title, method, batch_size)
         whole, others = measured(cells)
         found = [
-            _moment(place, _METRIC, name, [pick(series[cell.key]) for cell in whole], others) for name, pick in moments
+            _moment(place, metric, name, [pick(series[cell.key]) for cell in whole], others) for name, pick in moments
         ]
         found.append(_moment(place, _LOSS, last, [_last(losses[cell.key]) for cell in whole], others))
         seeds = (str(len(whole)) if whole else "0") + (f" ({others})" if others else "")
@@ -56,23 +62,25 @@ def _table(view: View, group: Group) -> Table:
     return Table(group.title, columns, tuple(rows), (note,))
 
 
-def _moments(last: str, epochs: int) -> list[tuple[str, Callable[[Series], _Moment | None]]]:
-    """Names of columns, ``last`` among them, and how each finds its epoch and accuracy, for so many epochs at most."""
+def _moments(
+    last: str, epochs: int, best: Callable[[Series], _Moment | None]
+) -> list[tuple[str, Callable[[Series], _Moment | None]]]:
+    """Names of columns, ``last`` among them, and how each finds its epoch and number, for so many epochs at most."""
 
     def of(epoch: int) -> Callable[[Series], _Moment | None]:
         return lambda series: (epoch, series[epoch]) if epoch in series else None
 
     found = [(f"epoch {epoch}", of(epoch)) for epoch in (1, 5) if epoch < epochs]
     found.append((last, _last))
-    return [*found, ("best", _best)] if epochs > 1 else found
+    return [*found, ("best", best)] if epochs > 1 else found
 
 
 def _last(series: Series) -> _Moment | None:
     return (max(series), series[max(series)]) if series else None
 
 
-def _best(series: Series) -> _Moment | None:
-    epoch = best_epoch(series, _METRIC)
+def _best(series: Series, metric: str) -> _Moment | None:
+    epoch = best_epoch(series, metric)
     return None if epoch is None else (epoch, series[epoch])
 
 
@@ -102,7 +110,7 @@ def _to_accuracy(view: View, group: Group, targets: Sequence[float]) -> Table:
             found = _reached(view, Place("time to accuracy", group.title, method, batch_size), cells, number(target))
             rows.append((method, str(batch_size), str(target), *found))
             entries += found
-    columns = ("method", "N", "test accuracy", "seconds", "epochs", "seeds that reached it")
+    columns = ("method", "N", _words(view), "seconds", "epochs", "seeds that reached it")
     note = "Median (range) over the seeds that reached it; seconds of training up to the end of the first such epoch."
     return Table(group.title, columns, tuple(rows), (note,), tuple(entries))
 

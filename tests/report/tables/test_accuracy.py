@@ -56,3 +56,19 @@ def test_without_targets_there_is_no_time_to_them(make: Make) -> None:
     made.document["targets"] = []
     (view,) = views(made.read())
     assert time_to_accuracy(view) is None
+
+
+def test_a_suite_may_be_about_another_number_than_accuracy(make: Make) -> None:
+    made = make()
+    made.document |= {"metric": "test_bits_per_token", "targets": [2.0, 1.0]}
+    made.cell("bnp", 16, 1, epochs([1.0, 2.0, 4.0], [0.5, 0.7, 0.6], test_bits_per_token=[2.5, 1.75, 2.25]))
+    (view,) = views(made.read())
+    section, reached = accuracy(view), time_to_accuracy(view)
+    assert section.title == "Test bits per token"
+    assert only(section.tables)["best"] == "1.7500 (n = 1) at 2"
+    assert reached is not None
+    assert reached.title == "Time to test bits per token"
+    assert [row[2:5] for row in reached.tables[0].texts] == [
+        ("2.0", "3.000 (n = 1)", "2 (n = 1)"),
+        ("1.0", "– (never)", "– (never)"),
+    ]
