@@ -18,7 +18,8 @@ class Columns:
         flops_method_products: of what is counted and executed, the matrix products of the network's own layers that
             only this method asks for: to train a scale and shift of the input takes the gradient of what the first
             layer reads.
-        operators_per_step: aten operators that an eager step dispatches, with BNP in its plain form where it is fused.
+        operators_per_step: aten operators that an eager step dispatches, with BNP in its plain form where it is fused;
+            None, as the bytes, where the optimizer's steps differ from one another.
         bnp_form: how BNP is to be computed (``BNP.form``): ``plain``, or ``lean`` or ``fused`` and, where others are in
             the plain form, ``: <layers>``. The row of a cell that ran tells the form that did.
         bytes_per_step: least traffic with the memory: each parameter, gradient, moment of the optimizer and running
@@ -30,6 +31,8 @@ class Columns:
         bnp_layers: that BNP preconditions.
         bnp_parameters: numbers in their weights and biases.
         bnp_skipped: what else has weights, a line each: name and why BNP leaves it alone; not normalizations.
+        optimizer_parts: the optimizers, a line each: name, parameters that it serves, and whether weight decay is
+            coupled to the gradients or decoupled.
     """
 
     parameters: int | None = None
@@ -46,6 +49,7 @@ class Columns:
     bnp_layers: int | None = None
     bnp_parameters: int | None = None
     bnp_skipped: str | None = None
+    optimizer_parts: str | None = None
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,14 @@ from bnpbench.text import number_of
 
 
 def misfit(settings: Settings) -> Misfit | None:
-    """Why the method of ``settings`` has no meaning on their network at their batch size; None where it has one.
+    """Why the method has no meaning on the network at the batch size, or the optimizer none in the engine.
 
-    Also None where only building tells, as it does for a network that does not say where it asks for a normalization.
+    None where both have one; also where only building tells, as it does for a network that does not say where it asks
+    for a normalization.
     """
     network, method = settings.network, settings.method
+    if (reason := settings.optimizer.untraced(settings.engine)) is not None:
+        return Misfit(reason)
     if method.native and not network.of_others:
         return Misfit(no_form_of_its_own(network.kind, method.kind))
     sites = _sites(settings)

@@ -20,6 +20,7 @@ from bnpbench.errors import DataError, SuiteError
 from bnpbench.fields import Options
 from bnpbench.initializations.keep import Keep
 from bnpbench.networks.base import NetworkPlugin
+from bnpbench.optimizers.base import OptimizerPlugin
 from bnpbench.suite.document import Document
 from bnpbench.suite.explain import Fault, closest, explain, unknown_key
 from bnpbench.suite.matching import Codes, Column, Mask, Table, check_pattern
@@ -260,14 +261,15 @@ class Grid:
                 models[code] = getattr(model.model_validate(frozen(data), context=self.words.registry), name)
                 if isinstance(models[code], DatasetPlugin):
                     models[code] = models[code].located(self.source.path.parent)
-                elif isinstance(models[code], NetworkPlugin):
+                elif isinstance(models[code], NetworkPlugin | OptimizerPlugin):
                     models[code] = models[code].pinned()
             except ValidationError as error:
                 fault = explain(error, model, data, self.words) or Fault((name,), str(error))
                 row = int(np.argmax(column.codes == code))
                 raise self.error(fault.message, row, tuple(str(key) for key in fault.path), fault.closest) from None
             except (DataError, SuiteError) as error:
-                key = "path" if isinstance(error, DataError) else "version"
+                versioned = isinstance(column.values[code], dict) and "version" in column.values[code]
+                key = "path" if isinstance(error, DataError) else "version" if versioned else "kind"
                 raise self.error(str(error), int(np.argmax(column.codes == code)), (name, key)) from None
         return models
 

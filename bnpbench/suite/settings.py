@@ -110,7 +110,7 @@ class Settings(Options):
         SerializeAsAny[NetworkPlugin], ByKind(), Fact(checked=True, fits=True, data=True, place=True, heading=7)
     ]
     method: Annotated[SerializeAsAny[MethodPlugin], ByKind(), Fact(checked=True, fits=True, axis=True)]
-    optimizer: Annotated[SerializeAsAny[OptimizerPlugin], ByKind()]
+    optimizer: Annotated[SerializeAsAny[OptimizerPlugin], ByKind(), Fact(fits=True)]
     batch_size: Annotated[Positive, Fact(checked=True, fits=True, axis=True, place=True)]
     epochs: Annotated[Positive, Fact(shared=True, free=1, repeats=True)]
     seed: Annotated[int, Field(ge=0, lt=2**31), Fact(free=1, repeats=True, axis=True, place=True)] = 1
@@ -120,7 +120,7 @@ class Settings(Options):
     devices: Annotated[Positive, Fact(checked=True, fits=True, shared=True, heading=2)] = 1  # that share every batch
     engine: Annotated[
         Literal["auto", "eager", "compiled", "graphed"],
-        Fact(checked=True, auto=("eager", "graphed"), run=True, heading=6),
+        Fact(checked=True, fits=True, auto=("eager", "graphed"), run=True, heading=6),
     ] = "auto"
     threads: Annotated[
         Literal["auto"] | Positive, Fact(shared=True, free=1, auto=(), repeats=True, run=True, heading=1)

@@ -23,6 +23,7 @@ from bnpbench.measure.flops import PRODUCTS, FlopCount
 from bnpbench.measure.step_costs import Columns, Costs
 from bnpbench.methods.base import Preconditioner, Published
 from bnpbench.methods.vanilla import Vanilla
+from bnpbench.optimizers.sgd import Sgd
 from bnpbench.sites import Normalization
 from bnpbench.suite import Settings
 from bnpbench.training import models
@@ -54,6 +55,11 @@ def costs(settings: Settings, input_shape: tuple[int, ...], classes: int) -> Cos
     reason = models.not_applicable(model, input_shape, settings.pooled_examples, settings.divided, classes)
     told = replace(told, parameters=sum(p.numel() for p in model.parameters()))
     try:
+        models.build_optimizer(settings, model)
+    except NotApplicable as error:
+        return Costs(told, reason or str(error))
+    told = replace(told, optimizer_parts=_parts(settings, model))
+    try:
         products, without = _plain(settings.model_copy(update={"method": _VANILLA}), input_shape, classes)
     except NotApplicable as error:  # a network of others whose normalizations cannot be taken out
         return Costs(told, reason, uncounted=f"without its normalizations: {error}")
@@ -69,6 +75,7 @@ def costs(settings: Settings, input_shape: tuple[int, ...], classes: int) -> Cos
     step = _step(settings, model, input_shape, classes)
     with_method, operators = _executed(step, shares)
     kept, casts = _kept(settings, shares, input_shape, classes)
+    traced = settings.optimizer.traced
     traffic = _bytes(step, shares) + 2 * kept
     return Costs(
         replace(
@@ -77,9 +84,9 @@ def costs(settings: Settings, input_shape: tuple[int, ...], classes: int) -> Cos
             flops_method_counted=counted,
             flops_method_executed=with_method - without,
             flops_method_products=added,
-            operators_per_step=operators + casts,
+            operators_per_step=operators + casts if traced else None,
             bnp_form=step.bnp.form if isinstance(step.bnp, BNP) else None,
-            bytes_per_step=traffic,
+            bytes_per_step=traffic if traced else None,
             **_reach(step.bnp, model),
         )
     )
@@ -92,6 +99,13 @@ def _sites(settings: Settings, input_shape: tuple[int, ...], classes: int) -> li
     with META:
         made = settings.network.built(Normalization(native=True), input_shape, classes)
     return [str(place) for place in places(made)]
+
+
+def _parts(settings: Settings, model: nn.Module) -> str:
+    """Each optimizer with how many parameters it serves and what weight decay does, a line each."""
+    decays = settings.optimizer.decays or "not told"
+    parts = settings.optimizer.parts(model).items()
+    return "\n".join(f"{name}: {sum(p.numel() for p in own)}, weight decay {decays}" for name, own in parts)
 
 
 def _reach(bnp: Preconditioner | None, model: nn.Module) -> dict[str, Any]:
@@ -142,8 +156,13 @@ def _model(settings: Settings, input_shape: tuple[int, ...], classes: int) -> nn
 def _step(
     settings: Settings, model: nn.Module, input_shape: tuple[int, ...], classes: int, preconditioned: bool = True
 ) -> Step:
-    """A step on as many examples as a batch holds, all on ``meta``; without the preconditioner if so asked."""
+    """A step on as many examples as a batch holds, all on ``meta``; without the preconditioner if so asked.
+
+    An optimizer whose steps differ from one another, and ask for numbers, is left to the simplest one.
+    """
     examples = settings.batch_size
+    if not settings.optimizer.traced:
+        settings = settings.model_copy(update={"optimizer": Sgd.made(lr=settings.optimizer.lr)})
     images, labels = blank(settings, examples, input_shape, META)
     step = Step(
         model,

@@ -138,9 +138,14 @@ def build_optimizer(
         settings: of the cell; weight decay is added here unless it stands in the loss (``where = "l2"``).
         model: whose parameters are trained.
         lr, fused: as of :meth:`bnpbench.optimizers.base.OptimizerPlugin.build`.
+
+    Raises:
+        NotApplicable: it does not run in the engine of ``settings``, or serves none of the parameters.
     """
+    if (reason := settings.optimizer.untraced(settings.engine)) is not None:
+        raise NotApplicable(reason)
     decay = settings.weight_decay.value - settings.l2
-    return settings.optimizer.build(model.parameters(), lr, weight_decay=decay, fused=fused)
+    return settings.optimizer.build(model, lr, weight_decay=decay, fused=fused)
 
 
 def not_applicable(

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from statistics import median, quantiles
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -56,6 +57,7 @@ class Trainer:
         self.probe, self.make_clock, self.now = probe, make_clock, now
         self.group = group or Group(device)
         torch.manual_seed(seed_for(settings.seed, "global"))
+        np.random.seed(seed_for(settings.seed, "global") % 2**32)  # of libraries that draw from it
         start = torch.Generator().manual_seed(seed_for(settings.seed, "weights"))
         model = models.build_model(settings, examples.input_shape, examples.classes, start)
         self.model = model.to(device).to(memory_format=MEMORY_FORMATS[settings.memory_format]).train()
@@ -82,7 +84,8 @@ class Trainer:
             accumulate=settings.accumulate,
         )
         generators = {"order": self.order, "augmentation": self.noise}
-        self.state = TrainingState(self.model, optimizer, self.bnp, generators, self.scaler)
+        in_place = settings.optimizer.traced
+        self.state = TrainingState(self.model, optimizer, self.bnp, generators, self.scaler, in_place)
         self.steps = len(examples.labels) // settings.batch_size
         self.energy = machine.energy_meter(device)
         self.look: Callable[[], object] = lambda: None  # at the machine, at the end of each epoch's steps

@@ -92,5 +92,14 @@ def test_a_compiled_step_with_all_options_of_training_equals_the_eager_one() -> 
     assert disagreement("fc", "bnp", optimizer, torch.float64, **changes) <= 1e-12
 
 
+def test_muon_is_compiled_and_recorded() -> None:
+    """Its products are in bfloat16, whatever the weights are in."""
+    optimizer = {"kind": "muon"}
+    assert disagreement("cnn", "bnp", optimizer, torch.float32) <= 5e-3
+    eager, replayed = trainer(optimizer=optimizer), graphed(optimizer=optimizer)
+    assert [t.epoch()["train_loss"] for t in (eager, eager)] == [t.epoch()["train_loss"] for t in (replayed, replayed)]
+    assert torch.equal(weights(eager), weights(replayed))
+
+
 def test_a_compiled_step_equals_the_eager_one_in_float32() -> None:
     assert disagreement("fc", "bnp", SGD, torch.float32) <= 1e-5
