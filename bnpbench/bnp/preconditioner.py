@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Literal
@@ -147,7 +148,9 @@ class BNP:
             pool.layer.module.register_forward_hook(ForwardHook(pool, self), with_kwargs=True)
             for pool in self._pools.of(self._layers)
         ]
-        self._attached: list[RemovableHandle] = []
+        self._attached: list[tuple[weakref.ref[torch.optim.Optimizer], RemovableHandle]] = []
+        # Of each layer that one of several attached optimizers preconditioned: those that have yet to step on it.
+        self._awaited: dict[Layer, weakref.WeakSet[torch.optim.Optimizer]] = {}
         for layer in self._layers:
             module = layer.module
             if lean is not None and isinstance(module, Linear) and module.bias is not None and lean(layer.name, module):
@@ -189,7 +192,7 @@ class BNP:
         shown = [f"{name!r} (lean)" if name in self.lean else repr(name) for name in self.layers]
         lines.append(f"  preconditions {len(shown)}: {', '.join(shown) or '-'}")
         lines.append(f"  leaves alone {len(self.skipped)}: {', '.join(map(repr, self.skipped)) or '-'}")
-        attached = sum(handle.id in (handle.hooks_dict_ref() or ()) for handle in self._attached)
+        attached = len(self._owners())
         step = f"{attached} attached optimizer{' steps' if attached == 1 else 's step'}"
         lines.append(f"  when {step if attached else 'precondition() is called'}")
         return "\n".join(lines)
@@ -204,47 +207,42 @@ class BNP:
         self._precondition(self._layers)
 
     def attach(self, optimizer: torch.optim.Optimizer) -> RemovableHandle:
-        """Make every ``optimizer.step()`` precondition first, for the layers whose weight that optimizer owns.
+        """Make ``optimizer.step()`` precondition first, the layers that it owns the weight or the bias of.
+
+        Several optimizers of one model are attached one by one, and step in any order: a layer is folded and
+        preconditioned once for what its backward passes gave, by the first step of an optimizer that owns a part of it,
+        and the steps of its other owners take what that one left. So those that share a layer step on the same backward
+        passes; with a GradScaler, unscale the gradients of all of them before the first steps.
 
         Gradients that are clipped before ``step()`` are then clipped raw; to clip preconditioned ones, call
         :meth:`precondition` instead.
 
         Args:
-            optimizer: with the weights and biases of some of the tracked layers among its parameters.
+            optimizer: with weights or biases of some of the tracked layers among its parameters.
 
         Returns:
             A handle; its ``remove()`` detaches.
 
         Raises:
-            ValueError: the optimizer owns no tracked layer, or a weight without its bias, or is attached already; at
-                ``step()``, if that is given a closure, which would compute new gradients after they were
-                preconditioned.
+            ValueError: the optimizer owns no tracked layer, or is attached already; at ``step()``, if that is given a
+                closure, which would compute new gradients after they were preconditioned, or if no attached optimizer
+                owns the other part of a layer, weight or bias, that has a gradient.
             StatisticsError: a tracked layer is no longer the layer that it was.
         """
         kind = type(optimizer).__name__
         self._look()
-        hooks = optimizer._optimizer_step_pre_hooks
-        if any(handle.hooks_dict_ref() is hooks and handle.id in hooks for handle in self._attached):
+        if optimizer in self._owners():
             raise ValueError(f"this {kind} is attached already: remove() the handle that attach() gave")
-        layers = self._owned_by(optimizer)
-        if not layers:
-            raise ValueError(f"this {kind} owns the weight of no layer that BNP tracks")
-        owned = _parameters_of(optimizer)
-        for layer in layers:
-            bias = layer.module.bias
-            if bias is not None and bias.requires_grad and id(bias) not in owned:
-                raise ValueError(
-                    f"this {kind} owns the weight of layer {layer.name!r} but not its bias, and whose step() came "
-                    "first would decide what the other sees: call precondition() before both instead"
-                )
+        if not self._owned_by(optimizer):
+            raise ValueError(f"this {kind} owns neither weight nor bias of a layer that BNP tracks")
 
         def before_step(optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             if any(argument is not None for argument in (*args[1:2], kwargs.get("closure"))):
                 raise ValueError("BNP cannot precondition gradients that a closure computes: call step() without one")
-            self._precondition(self._owned_by(optimizer))
+            self._precondition_for(optimizer)
 
         handle = optimizer.register_step_pre_hook(before_step)
-        self._attached.append(handle)
+        self._attached.append((weakref.ref(optimizer), handle))
         return handle
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -272,10 +270,11 @@ class BNP:
 
     def remove(self) -> None:
         """Take all hooks off the model and its optimizers."""
-        for handle in (*self._handles, *self._attached):
+        for handle in (*self._handles, *(handle for _, handle in self._attached)):
             handle.remove()
         self._handles.clear()
         self._attached.clear()
+        self._awaited.clear()
         self._pools.empty()
         self._lean.forget(self._layers)
         for layer in self._layers:
@@ -385,9 +384,52 @@ class BNP:
             self._pools.follow()
             self._fused.forget()
 
+    def _precondition_for(self, optimizer: torch.optim.Optimizer) -> None:
+        """Before a step of an attached optimizer: the layers that it owns a part of, but for what another did."""
+        layers = self._owned_by(optimizer)
+        owners = self._owners()
+        if len(owners) > 1:
+            layers = [layer for layer in layers if not self._is_done(layer, optimizer)]
+        owned = set().union(*map(_parameters_of, owners))
+        for layer in layers:
+            if layer.weight.grad is not None:
+                self._demand_owners(layer, owned, type(optimizer).__name__)
+        if layers:
+            self._precondition(layers)
+        theirs = [(one, set(self._owned_by(one))) for one in owners if one is not optimizer]
+        for layer in layers if theirs else ():
+            self._awaited[layer] = weakref.WeakSet(one for one, parts in theirs if layer in parts)
+
+    def _is_done(self, layer: Layer, optimizer: torch.optim.Optimizer) -> bool:
+        """Whether another optimizer's step has preconditioned a layer for this one, and nothing has come since."""
+        awaited = self._awaited.get(layer, ())
+        if optimizer not in awaited:
+            return False
+        self._awaited[layer].discard(optimizer)
+        (pool,) = self._pools.of([layer])
+        pool.settle()
+        return not pool.has_rows
+
+    def _demand_owners(self, layer: Layer, owned: set[int], kind: str) -> None:
+        """Raises ValueError where the gradient of a weight or bias would be rewritten under an optimizer elsewhere."""
+        parts = {"weight": layer.weight} | ({} if layer.bias_grad is None else {"bias": layer.module.bias})
+        lacking = [name for name, parameter in parts.items() if id(parameter) not in owned]
+        if lacking:
+            (own,) = parts.keys() - lacking
+            raise ValueError(
+                f"this {kind} owns the {own} of layer {layer.name!r} but not its {lacking[0]}: attach() the optimizer "
+                "that owns it, too, or call precondition() before both instead"
+            )
+
+    def _owners(self) -> list[torch.optim.Optimizer]:
+        """The attached optimizers."""
+        pairs = ((reference(), handle) for reference, handle in self._attached)
+        return [one for one, handle in pairs if one is not None and handle.id in one._optimizer_step_pre_hooks]
+
     def _owned_by(self, optimizer: torch.optim.Optimizer) -> list[Layer]:
+        """The layers whose weight, or trained bias, is among the parameters of an optimizer."""
         owned = _parameters_of(optimizer)
-        return [layer for layer in self._layers if id(layer.weight) in owned]
+        return [layer for layer in self._layers if id(layer.weight) in owned or id(layer.module.bias) in owned]
 
     def _is_distributed(self) -> bool:
         if self.process_group is False or not (dist.is_available() and dist.is_initialized()):

@@ -210,6 +210,7 @@ def _column(hint: object) -> Column:
 _TARGETS = {
     "seconds_to": Metric("s", better="lower"),
     "epochs_to": Metric(better="lower"),
+    "steps_to": Metric(better="lower"),
     "reached": Metric(better="higher"),
 }
 METRICS: dict[str, Metric] = {name: replace(metric, table="targets") for name, metric in _TARGETS.items()} | {

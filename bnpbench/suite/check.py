@@ -16,7 +16,7 @@ from bnpbench.suite.document import Measure, Probe
 from bnpbench.suite.expand import Grid
 from bnpbench.suite.explain import closest, listed, shown
 from bnpbench.suite.settings import Settings, having, training_of
-from bnpbench.suite.vocabulary import label
+from bnpbench.suite.vocabulary import label, without
 from bnpbench.text import number_of
 
 
@@ -176,15 +176,20 @@ def check_devices(grid: Grid, measure: Measure, probe: Probe | None) -> None:
         raise grid.error(message, several[0], ("devices",))
 
 
-def check_labels(grid: Grid) -> None:
-    """Raises SuiteError where a label stands for two methods, or a cell's settings have two labels."""
-    by_label: dict[str, Any] = {}
+def check_labels(grid: Grid, chosen: frozenset[str]) -> None:
+    """Raises SuiteError where a label stands for two methods, or a cell's settings have two labels.
+
+    Args:
+        grid: all cells.
+        chosen: options of methods whose best values are looked for: trials of one method differ in them.
+    """
+    by_label: dict[str, tuple[Any, Any]] = {}
     by_method: dict[Any, str] = {}
     renamed = False  # whether some method goes by two labels, as it may with different optimizers
     for row, method in _first_rows(grid):
         name, bare = label(method), method.model_copy(update={"label": None})
-        known = by_label.setdefault(name, bare)
-        if known != bare:
+        known, tried = by_label.setdefault(name, (bare, without(method, chosen)))
+        if known != bare and tried != without(method, chosen):
             message = f"label {name!r} stands for two methods: {label(known)} and {label(bare)}; give each its own"
             raise grid.error(message, row, ("method", "label"))
         if name in grid.words.methods and name != method.kind:

@@ -15,6 +15,7 @@ from torch import nn
 
 from bnpbench.bnp import BNP
 from bnpbench.bnp.layer import Layer
+from bnpbench.errors import StatisticsError
 from tests.support.oracle import Watched
 
 
@@ -155,7 +156,7 @@ def test_attach_preconditions_before_each_step() -> None:
 def test_attach_refuses_closures_and_optimizers_of_other_models() -> None:
     model = network()
     bnp = BNP(model)
-    with pytest.raises(ValueError, match="owns the weight of no layer"):
+    with pytest.raises(ValueError, match="owns neither weight nor bias of a layer that BNP tracks"):
         bnp.attach(torch.optim.SGD(network().parameters(), lr=0.1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     bnp.attach(optimizer)
@@ -184,6 +185,91 @@ def test_attach_touches_only_the_layers_of_that_optimizer() -> None:
     bnp.attach(later := torch.optim.SGD(model[0].parameters(), lr=0.1))
     later.step()
     torch.testing.assert_close(model[0].weight.grad, expected.weight, rtol=1e-12, atol=1e-14)
+
+
+def parted(model: nn.Sequential) -> list[torch.optim.Optimizer]:
+    """Muon on the weights, AdamW on the biases of the same layers."""
+    weights, biases = ([p for p in model.parameters() if p.dim() == dim] for dim in (2, 1))
+    return [torch.optim.Muon(weights, lr=0.1), torch.optim.AdamW(biases, lr=0.1)]
+
+
+@pytest.mark.parametrize("count", ["backward", "forward"])
+@pytest.mark.parametrize("orders", [[(0, 1)] * 3, [(1, 0)] * 3, [(0, 1), (1, 0), (0, 1)]], ids=str)
+def test_several_optimizers_of_the_same_layers_precondition_once_in_any_order(
+    orders: list[tuple[int, int]], count: Any
+) -> None:
+    by_hand, attached = network(), network()
+    bnps = [BNP(model, count=count) for model in (by_hand, attached)]
+    both = [parted(model) for model in (by_hand, attached)]
+    for optimizer in both[1]:
+        bnps[1].attach(optimizer)
+    for seed, order in enumerate(orders):
+        for model, optimizers in zip((by_hand, attached), both, strict=True):
+            model.zero_grad()
+            backward(model, seed)
+            backward(model, 10 + seed)  # micro-batches are of one step
+            if model is by_hand:
+                bnps[0].precondition()
+            for place in order:
+                optimizers[place].step()
+    for one, other in zip(by_hand.parameters(), attached.parameters(), strict=True):
+        assert one.equal(other)
+    assert all(value.equal(bnps[0].state_dict()[key]) for key, value in bnps[1].state_dict().items())
+    with pytest.raises(StatisticsError, match="'0' has a gradient"):
+        both[1][0].step()  # a second step on the same gradients
+
+
+def test_a_step_that_one_of_them_leaves_out_takes_nothing_from_the_next() -> None:
+    """As GradScaler leaves out the step of an optimizer whose gradients overflowed."""
+    by_hand, attached = network(), network()
+    bnps = [BNP(model) for model in (by_hand, attached)]
+    both = [parted(model) for model in (by_hand, attached)]
+    for optimizer in both[1]:
+        bnps[1].attach(optimizer)
+    for seed, order in enumerate([(0,), (1, 0), (1,), (0, 1)]):
+        for model, optimizers in zip((by_hand, attached), both, strict=True):
+            model.zero_grad()
+            backward(model, seed)
+            if model is by_hand:
+                bnps[0].precondition()
+            for place in order:
+                optimizers[place].step()
+    for one, other in zip(by_hand.parameters(), attached.parameters(), strict=True):
+        assert one.equal(other)
+
+
+@pytest.mark.parametrize(("owner", "own", "other"), [(0, "weight", "bias"), (1, "bias", "weight")])
+def test_the_owner_of_the_other_part_of_a_layer_has_to_be_attached_too(owner: int, own: str, other: str) -> None:
+    model = network()
+    bnp, optimizers = BNP(model), parted(model)
+    bnp.attach(optimizers[owner])
+    backward(model)
+    raw = model[0].weight.grad.clone()
+    with pytest.raises(ValueError, match=f"owns the {own} of layer '0' but not its {other}: attach"):
+        optimizers[owner].step()
+    assert model[0].weight.grad.equal(raw)
+    handle = bnp.attach(optimizers[1 - owner])
+    optimizers[owner].step()
+    assert not model[0].weight.grad.equal(raw)
+    handle.remove()
+    model.zero_grad()
+    backward(model)
+    with pytest.raises(ValueError, match=f"not its {other}"):
+        optimizers[owner].step()
+
+
+def test_optimizers_of_other_layers_leave_each_others_rows() -> None:
+    """One that steps alone, as the generator's of two networks, folds no rows of the other's layers."""
+    model = network()
+    bnp = BNP(model)
+    optimizers = [torch.optim.SGD(model[place].parameters(), lr=0.1) for place in (0, 2)]
+    for optimizer in optimizers:
+        bnp.attach(optimizer)
+    backward(model)
+    optimizers[0].step()
+    assert bnp.state_dict()["2.running_mean"].equal(torch.zeros(4, dtype=torch.float64))
+    optimizers[1].step()
+    assert not bnp.state_dict()["2.running_mean"].equal(torch.zeros(4, dtype=torch.float64))
 
 
 def test_remove_also_detaches() -> None:

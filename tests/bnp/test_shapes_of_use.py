@@ -686,10 +686,12 @@ def attached_twice() -> None:
 
 
 def attached_to_the_weights_alone() -> None:
-    model = mlp()
+    model = mlp().double()
     weights, biases = ([p for p in model.parameters() if p.dim() == dim] for dim in (2, 1))
     torch.optim.SGD(biases, lr=0.1)
-    BNP(model).attach(torch.optim.SGD(weights, lr=0.1))
+    BNP(model).attach(optimizer := torch.optim.SGD(weights, lr=0.1))
+    model(rows(4, 3)).square().mean().backward()
+    optimizer.step()
 
 
 def attached_and_called() -> None:
