@@ -92,7 +92,7 @@ class MuonBesideAdamW(torch.optim.Optimizer):
         scale = _adjust_lr(1.0, group["adjust_lr_fn"], update.shape)
         if group["weight_decay"]:
             parameter.mul_(1 - group["lr"] * group["weight_decay"])
-        parameter.sub_(turned.to(parameter.dtype).view(parameter.shape) * (group["lr"] * scale))
+        parameter.sub_(turned.to(parameter.dtype).reshape(parameter.shape) * (group["lr"] * scale))
 
     def _share(self) -> None:
         """One state and one list of groups for both."""

@@ -11,7 +11,7 @@ from torch import nn
 
 from bnpbench.updates.muon import MuonBesideAdamW, hidden_matrices
 
-SHAPES = [(6, 4), (4, 6), (5, 2, 3, 3)]
+SHAPES = [(6, 4), (4, 6), (5, 2, 3, 3), (9, 1, 2, 2)]
 
 
 def gradients(parameters: list[nn.Parameter], seed: int) -> None:

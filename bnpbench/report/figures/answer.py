@@ -126,14 +126,7 @@ def _linear(low: float, high: float) -> Iterator[float]:
 
 
 def _notes(found: Sequence[Answer], crosses: Sequence[Cross], x: Axis, y: Axis) -> Iterator[str]:
-    cut = [
-        cross
-        for cross in crosses
-        for axis, arm in ((x, cross.x_interval), (y, cross.y_interval))
-        if arm and axis.limits and (arm[0] < axis.limits[0] or arm[1] > axis.limits[1])
-    ]
-    if cut:
-        yield "An interval that reaches the edge goes on beyond it."
+    yield from beyond(crosses, x, y)
     places: dict[tuple[str, str], list[str]] = {}
     for answer in found:
         place = f"{answer.method} at N = {answer.batch_size}"
@@ -148,3 +141,10 @@ def _notes(found: Sequence[Answer], crosses: Sequence[Cross], x: Axis, y: Axis) 
                 places.setdefault((f"{what.capitalize()}, {side.remark}", ""), []).append(place)
     for (what, reason), whose in places.items():
         yield f"{what}: {'all' if len(whose) == len(found) > 1 else some(whose, 4)}{reason}."
+
+
+def beyond(crosses: Iterable[Cross], x: Axis, y: Axis) -> list[str]:
+    """A sentence on intervals that reach farther than the axes, if any do."""
+    arms = [(axis.limits, arm) for one in crosses for axis, arm in ((x, one.x_interval), (y, one.y_interval))]
+    cut = any(arm and limits and (arm[0] < limits[0] or arm[1] > limits[1]) for limits, arm in arms)
+    return ["An interval that reaches the edge goes on beyond it."] if cut else []

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bnpbench.report.data import Cell, Group, View, number
-from bnpbench.report.figures.answer import bounded, room
+from bnpbench.report.figures.answer import beyond, bounded, room
 from bnpbench.report.figures.curves import about
 from bnpbench.report.figures.model import LARGEST, Axis, Cross, CrossPanel, Figure
 from bnpbench.report.query import Missing, rounding, step_seconds, value, whole
@@ -153,5 +153,6 @@ def _notes(places: Sequence[_Reached], panels: Sequence[CrossPanel]) -> Iterator
         yield f"Not shown: {some(told, 6)}."
     if any(cross.open for panel in panels for cross in panel.crosses):
         yield "Open: without an interval one way or both."
+    yield from dict.fromkeys(told for panel in panels for told in beyond(panel.crosses, panel.x, panel.y))
     if not any(panel.x.label.startswith("peak") for panel in panels):
         yield "Memory is not known of two methods: cells that take turns on a CPU share a process."

@@ -70,6 +70,7 @@ def test_the_front_goes_through_what_none_is_better_than(make: Make) -> None:
 
 def test_axes_hold_all_points_and_are_logarithmic(make: Make) -> None:
     (figure,) = pictures(several(make()))
+    assert "An interval that reaches the edge goes on beyond it." in figure.notes
     for panel in panels(figure):
         for axis, place in ((panel.x, "x"), (panel.y, "y")):
             assert axis.log
