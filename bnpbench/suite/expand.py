@@ -97,7 +97,6 @@ class Grid:
         self.plugins: tuple[str, ...] = ()
         self._check_tables()
         self.axes = tuple(self._axes(document.sweep, SETTINGS, (), ("sweep",)))
-        self._check_axes()
         self.size = math.prod(len(axis.values) for axis in self.axes)
         if self.size > MAX_CELLS:
             raise source.error(f"{self.size:,} cells; a suite has at most {MAX_CELLS:,}", ("sweep",))
@@ -236,12 +235,6 @@ class Grid:
             for number, element in enumerate(value):
                 self._check_value(own, hint, element, (*place, number))
             yield Axis(self.words, own, value, place)
-
-    def _check_axes(self) -> None:
-        """Raises SuiteError where two axes are of one setting."""
-        for number, axis in enumerate(self.axes):
-            if axis.path in [other.path for other in self.axes[:number]]:
-                raise self.source.error(f"{axis.name} is an axis already", axis.place)
 
     def _column(self, name: str) -> Column:
         hint = SETTINGS[name]

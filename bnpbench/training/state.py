@@ -152,7 +152,7 @@ def random_state() -> dict[str, Any]:
     """The process-wide random states of torch and NumPy."""
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else []
     _, words, *rest = np.random.get_state(legacy=True)
-    numpy = {"words": torch.from_numpy(words.astype(np.int64)), "rest": rest}
+    numpy = {"words": torch.from_numpy(np.asarray(words, dtype=np.int64)), "rest": rest}
     return {"cpu": torch.get_rng_state(), "cuda": cuda, "numpy": numpy}
 
 

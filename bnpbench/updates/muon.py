@@ -23,8 +23,8 @@ def hidden_matrices(model: nn.Module, *, head: bool) -> list[nn.Parameter]:
         Parameters of two or more dimensions, in the model's order, each once.
     """
     layers = [module for module in model.modules() if isinstance(module, HIDDEN)]
-    others = [module for module in model.modules() if isinstance(module, nn.Embedding | nn.EmbeddingBag)]
-    others += [] if head else layers[-1:]
+    embeddings = [module for module in model.modules() if isinstance(module, nn.Embedding | nn.EmbeddingBag)]
+    others = [*embeddings, *([] if head else layers[-1:])]
     left = {id(parameter) for module in others for parameter in module.parameters(recurse=False)}
     found = {
         parameter: None
