@@ -101,5 +101,15 @@ def test_muon_is_compiled_and_recorded() -> None:
     assert torch.equal(weights(eager), weights(replayed))
 
 
+def test_the_schedule_reaches_both_optimizers_of_a_compiled_step() -> None:
+    ours = trainer(optimizer={"kind": "muon", "adamw_lr": 0.05}, schedule=WARMED, engine="compiled")
+    ours.prepare()
+    rates = []
+    for _ in range(2):
+        ours.epoch()
+        rates.append([float(group["lr"]) for group in ours.step.optimizer.param_groups])
+    assert [rate for pair in rates for rate in pair] == pytest.approx([0.02, 0.05, 0.002, 0.005])
+
+
 def test_a_compiled_step_equals_the_eager_one_in_float32() -> None:
     assert disagreement("fc", "bnp", SGD, torch.float32) <= 1e-5
