@@ -52,7 +52,7 @@ class _Trials:
         least = self.scores[self.best] - FLAT
         return [point for point, score in self.scores.items() if point == self.best or score >= least]
 
-    def chosen(self, axis: int) -> Any:
+    def chosen(self, axis: int) -> object:
         """The best value on an axis."""
         return self.values[axis][self.best[axis]]
 
@@ -167,7 +167,8 @@ def _entries(place: Place, trials: _Trials, by: str) -> list[Entry]:
     entries = []
     for number, axis in enumerate(trials.axes):
         quantity = place.table if len(trials.axes) == 1 else f"best {axis}"
-        values, best = trials.values[number], trials.chosen(number)
+        values = trials.values[number]
+        best = values[trials.best[number]]
         remark, shown = f"{by} {trials.scores[trials.best]:.4f}", told(best)
         if not are_numbers(values.values()):
             entries.append(place.entry(quantity, n=len(trials.scores), text=f"{shown}; {remark}", shown=shown))
