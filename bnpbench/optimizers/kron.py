@@ -13,8 +13,8 @@ from bnpbench.optimizers.library import LibraryOptimizer
 class Kron(LibraryOptimizer):
     """pytorch_optimizer.Kron: preconditioned SGD with Kronecker factors (Li 2018 and 2024).
 
-    It draws random vectors from torch's own stream, and from NumPy's when to balance its factors. Weight decay leaves
-    vectors alone.
+    Without opt_einsum torch would multiply all its factors out before any of them meets the gradient. It draws random
+    vectors from torch's own stream, and from NumPy's when to balance its factors. Weight decay leaves vectors alone.
 
     Attributes:
         momentum: of the gradients that are preconditioned.
@@ -24,6 +24,7 @@ class Kron(LibraryOptimizer):
     """
 
     library_name: ClassVar[str] = "Kron"
+    beside: ClassVar[str] = "opt_einsum"
     decays: ClassVar[Literal["decoupled"]] = "decoupled"
     kind: Literal["kron"]
     lr: PositiveFloat = 1e-3

@@ -23,10 +23,12 @@ class LibraryOptimizer(OptimizerPlugin):
 
     Attributes:
         library_name: of the class there.
+        beside: another package that it needs.
     """
 
     traced: ClassVar[bool] = False
     library_name: ClassVar[str]
+    beside: ClassVar[str | None] = None
     version: str | None = None
 
     def options(self) -> dict[str, Any]:
@@ -54,12 +56,13 @@ class LibraryOptimizer(OptimizerPlugin):
         optimizer.register_step_pre_hook(read)
 
     def pinned(self) -> Self:
-        try:
-            installed = version(LIBRARY)
-        except PackageNotFoundError:
-            raise SuiteError(
-                f"{self.kind} needs {LIBRARY}, which is not installed: pip install 'bnpbench[optimizers]'"
-            ) from None
+        for package in filter(None, (self.beside, LIBRARY)):
+            try:
+                installed = version(package)
+            except PackageNotFoundError:
+                raise SuiteError(
+                    f"{self.kind} needs {package}, which is not installed: pip install 'bnpbench[optimizers]'"
+                ) from None
         if self.version not in (None, installed):
             raise SuiteError(f"{LIBRARY} {installed} is installed, and the suite is of {self.version}")
         return self.model_copy(update={"version": installed})

@@ -29,6 +29,15 @@ def test_before_its_factors_move_it_is_clipped_gradient_descent(size: float, ste
     torch.testing.assert_close(moved({"probability": 0.001}, size), torch.full((3, 4), step), rtol=1e-5, atol=1e-5)
 
 
+def test_factors_of_wide_layers_are_not_multiplied_out() -> None:
+    """Two of 300 rows and columns would be 8 billion numbers."""
+    layer = nn.Linear(300, 300, bias=False)
+    optimizer = made("optimizer", "kron").build(layer, torch.tensor(0.1), weight_decay=0.0)
+    layer.weight.grad = torch.randn(300, 300)
+    optimizer.step()
+    assert layer.weight.isfinite().all()
+
+
 def test_its_factors_move_with_the_first_step() -> None:
     torch.manual_seed(0)
     assert not torch.allclose(moved({}, 0.5), torch.full((3, 4), 0.5), rtol=1e-3)

@@ -48,6 +48,18 @@ def test_without_the_library_it_says_how_to_get_it(tmp_path: Path, monkeypatch: 
         load_suite(suite(tmp_path, "lr = 0.01"))
 
 
+def test_what_it_needs_beside_the_library_is_asked_for_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_einsum(name: str) -> str:
+        if name == "opt_einsum":
+            raise PackageNotFoundError(name)
+        return "4.1.0"
+
+    monkeypatch.setattr(library, "version", without_einsum)
+    assert made("optimizer", "soap").pinned().version == "4.1.0"
+    with pytest.raises(SuiteError, match="kron needs opt_einsum, which is not installed: pip install 'bnpbench"):
+        made("optimizer", "kron").pinned()
+
+
 def test_the_librarys_version_is_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = []
     for number in ("4.1.0", "4.2.0"):

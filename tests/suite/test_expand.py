@@ -327,7 +327,11 @@ def test_a_part_of_an_axis_is_one_where_the_kind_has_it(load: Load) -> None:
     ("old", "new", "message"),
     [
         ('"method.rho"', '"method.roh"', r"sweep\.'method\.roh': unknown key.*\(did you mean 'rho'\?\)"),
-        ('"method.rho" = [0.5, 0.9]', '"method.groups" = [1, 2]', r"no method here has an option 'groups': vanilla, bnp"),
+        (
+            '"method.rho" = [0.5, 0.9]',
+            '"method.groups" = [1, 2]',
+            r"no method here has an option 'groups': vanilla, bnp",
+        ),
         (
             '"method.rho" = [0.5, 0.9]',
             '"method.rho" = [0.5, 2.0]',

@@ -18,7 +18,7 @@ NEEDS_TIMM = pytest.mark.skipif(
     importlib.util.find_spec("timm") is None, reason="timm is not installed: pip install -e '.[models]'"
 )
 NEEDS_OPTIMIZERS = pytest.mark.skipif(
-    importlib.util.find_spec("pytorch_optimizer") is None,
+    not all(map(importlib.util.find_spec, ("opt_einsum", "pytorch_optimizer"))),
     reason="pytorch-optimizer is not installed: pip install -e '.[optimizers]'",
 )
 
