@@ -72,7 +72,7 @@ def _figure(view: View, places: Sequence[_Reached], target: float) -> Iterator[F
     ]
     if panels:
         notes = (*_notes(places, panels), *about(view))
-        title = f"What it takes to reach a test accuracy of {target:g}"
+        title = f"What it takes to reach {view.document.metric.replace('_', ' ')} {target:g}"
         open_ones = any(cross.x_interval or cross.y_interval for panel in panels for cross in panel.crosses)
         spread = "95 % intervals" if open_ones else ""
         yield Figure("pareto", view.suite, view.id, "pareto", title, tuple(panels), notes, spread=spread)

@@ -109,6 +109,17 @@ def test_each_target_and_three_batch_sizes_have_a_figure(make: Make) -> None:
     assert len({figure.name for figure in found}) == 4
 
 
+def test_a_target_may_be_a_loss(make: Make) -> None:
+    made = make()
+    made.document["metric"], made.document["targets"] = "test_loss", [0.5]
+    for method, losses in (("vanilla", [0.9, 0.7, 0.4]), ("bnp", [0.9, 0.5, 0.4])):
+        for seed in (1, 2):
+            made.cell(method, 16, seed, epochs([1.0] * 3, test_loss=losses, steps=[10] * 3))
+    (figure,) = pictures(made)
+    assert figure.title == "What it takes to reach test loss 0.5"
+    assert [cross.x for cross in panels(figure)[0].crosses] == [30, 20]
+
+
 def test_a_suite_without_targets_or_of_one_method_has_none(make: Make) -> None:
     made = several(make())
     made.document["targets"] = []

@@ -147,7 +147,7 @@ def test_all_figures_are_drawn(opened: Opened) -> None:
 
 
 def test_what_a_target_takes_has_its_front_and_its_numbers(opened: Opened) -> None:
-    figure = of_title(opened.page, "What it takes to reach a test accuracy of 0.5")
+    figure = of_title(opened.page, "What it takes to reach test accuracy 0.5")
     assert figure.locator(".panels .main-svg").count() > 0
     assert "front" in figure.locator(".legend").inner_text()
     assert "baseline" not in figure.locator(".legend").inner_text()
