@@ -120,9 +120,16 @@ def test_a_target_may_be_a_loss(make: Make) -> None:
     assert [cross.x for cross in panels(figure)[0].crosses] == [30, 20]
 
 
-def test_a_suite_without_targets_or_of_one_method_has_none(make: Make) -> None:
+def test_a_suite_without_targets_has_none(make: Make) -> None:
     made = several(make())
     made.document["targets"] = []
+    assert pictures(made) == []
+
+
+def test_one_method_alone_makes_no_picture(make: Make) -> None:
+    made = make()
+    made.document["targets"] = [0.5]
+    made.cell("bnp", 16, 1, epochs([1.0] * 3, [0.6] * 3, steps=[10] * 3))
     assert pictures(made) == []
 
 
