@@ -134,6 +134,7 @@ class Settings(Options):
     initialization: Annotated[SerializeAsAny[InitializationPlugin], ByKind()] = Glorot.made()
     weight_decay: Annotated[WeightDecay, BeforeValidator(_value_or_table)] = WeightDecay()
     clip_norm: PositiveFloat | None = None  # of all gradients together, after the method changed them
+    clip_adaptive: PositiveFloat | None = None  # of each unit's gradient, as a share of its weights; before clip_norm
     label_smoothing: Fraction = 0.0
     accumulate: Annotated[Positive, Fact(checked=True, fits=True)] = 1  # micro-batches of a batch
     augment: Annotated[Literal["none", "crop-flip"], Fact(checked=True, data=True)] = "none"

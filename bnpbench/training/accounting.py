@@ -26,6 +26,7 @@ from bnpbench.methods.vanilla import Vanilla
 from bnpbench.sites import Normalization
 from bnpbench.suite import Settings
 from bnpbench.training import models
+from bnpbench.training.clipping import clipping
 from bnpbench.training.examples import blank
 from bnpbench.training.parallel import Group
 from bnpbench.training.step import Step, autocast
@@ -153,7 +154,7 @@ def _step(
         bnp=models.preconditioner(settings, model, input_shape) if preconditioned else None,
         penalty=models.penalty(settings, model),
         augment=settings.augment != "none",
-        clip_norm=settings.clip_norm,
+        clip=clipping(settings, model),
         accumulate=settings.accumulate,
     )
     step(_index(examples))  # the first step also builds the optimizer's state

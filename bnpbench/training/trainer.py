@@ -22,6 +22,7 @@ from bnpbench.measure.kernels import kernels_of
 from bnpbench.records.rows import CellRow, EpochRow, StepRow
 from bnpbench.suite import Cell
 from bnpbench.training import engines, models
+from bnpbench.training.clipping import clipping
 from bnpbench.training.examples import MEMORY_FORMATS, Examples, Pairs, Resident
 from bnpbench.training.parallel import Group
 from bnpbench.training.state import TrainingState, random_state, seed_for, set_random_state
@@ -78,7 +79,7 @@ class Trainer:
             augment=settings.augment != "none" and isinstance(examples, Resident),
             autocast=self.autocast,
             scaler=self.scaler,
-            clip_norm=settings.clip_norm,
+            clip=clipping(settings, self.model),
             accumulate=settings.accumulate,
         )
         generators = {"order": self.order, "augmentation": self.noise}
