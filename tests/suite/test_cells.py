@@ -62,6 +62,7 @@ def every_setting() -> Settings:
             "initialization": {"kind": "he-normal", "factor": 0.1},
             "weight_decay": {"value": 1.5e-4, "where": "l2"},
             "clip_norm": 1.0,
+            "clip_adaptive": 0.01,
             "label_smoothing": 0.1,
             "accumulate": 2,
             "augment": "crop-flip",
@@ -132,7 +133,13 @@ GOLDEN = [
     ),
     (
         every_setting().model_dump(
-            exclude={"clip_norm": True, "label_smoothing": True, "accumulate": True, "method": {"layers"}}
+            exclude={
+                "clip_norm": True,
+                "clip_adaptive": True,
+                "label_smoothing": True,
+                "accumulate": True,
+                "method": {"layers"},
+            }
         ),
         "597207a2b574",
         '{"augment":"crop-flip","batch_size":128,"dataset":{"classes":4,"kind":"synthetic","seed":5,'
