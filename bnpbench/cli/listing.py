@@ -23,6 +23,7 @@ class What(StrEnum):
     optimizers = "optimizers"
     schedules = "schedules"
     initializations = "initializations"
+    losses = "losses"
     metrics = "metrics"
     columns = "columns"
     suites = "suites"
@@ -62,7 +63,7 @@ def _kinds(what: What) -> Callable[[], Lines]:
     def lines() -> Iterator[tuple[str, ...]]:
         from bnpbench.registry import BASES, built_in, noun
 
-        base = next(base for base in BASES if f"{noun(base)}s" == what)
+        base = next(base for base in BASES if what in (f"{noun(base)}s", f"{noun(base)}es"))
         for kind, cls in built_in().kinds(base).items():
             yield kind, _summary(cls), _options(cls)
 

@@ -6,10 +6,10 @@ import gc
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from statistics import median, quantiles
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.optim.swa_utils import update_bn
 
@@ -74,7 +74,9 @@ class Trainer:
             optimizer,
             images=examples.images if isinstance(examples, Resident) else None,
             bnp=self.bnp,
-            loss=self.group.loss(settings.batch_size, settings.label_smoothing),
+            loss=self.group.loss(
+                settings.batch_size, partial(settings.loss.mean, label_smoothing=settings.label_smoothing)
+            ),
             penalty=models.penalty(settings, self.model),
             augment=settings.augment != "none" and isinstance(examples, Resident),
             autocast=self.autocast,
@@ -196,7 +198,7 @@ class Trainer:
         count = 0
         for images, labels in batches:
             output = self.model(images)
-            loss += F.cross_entropy(at_least_float32(output), labels, reduction="sum")
+            loss += self.settings.loss.total(at_least_float32(output), labels)
             correct += (output.argmax(1) == labels).sum()
             count += labels.numel()
         self.model.train()
@@ -215,7 +217,7 @@ class Trainer:
                     found[2] = self.evaluate(held_out)[1]
         loss, accuracy, held_out_accuracy = self.group.broadcast(*found)
         row: EpochRow = {"test_loss": loss, "test_accuracy": accuracy}
-        if self.settings.network.tokens:
+        if self.settings.network.tokens and self.settings.loss.entropy:
             row["test_bits_per_token"] = loss / math.log(2)
         return row if held_out is None else {**row, "validation_accuracy": held_out_accuracy}
 

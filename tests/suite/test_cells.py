@@ -244,7 +244,7 @@ def test_every_setting_matters() -> None:
 
 
 def _defaults() -> dict[str, Any]:
-    same = {"device", "devices", "engine"}  # as every_setting has them, or "auto" alone
+    same = {"device", "devices", "engine", "loss"}  # as every_setting has them, or "auto" alone
     found = {n: f.get_default() for n, f in Settings.model_fields.items() if not f.is_required() and n not in same}
     return {**found, "device": "cpu"}
 
