@@ -93,6 +93,12 @@ def noun(base: type[Kinded]) -> str:
     return base.__name__.removesuffix("Plugin").lower()
 
 
+def nouns(base: type[Kinded]) -> str:
+    """What several of them are called."""
+    one = noun(base)
+    return f"{one}es" if one.endswith("s") else f"{one}s"
+
+
 @cache
 def built_in() -> Registry:
     """What ships with bnpbench."""
