@@ -20,7 +20,7 @@ from bnpbench.layers.swap import places
 from tests.support.kinds import made
 from tests.support.others import outputs, scattered, swapped_for_itself
 
-SIDES = (32, 64, 75, 96, 128, 160, 192, 224, 240, 256, 288, 320, 384, 448, 512)
+SIDES = (32, 64, 75, 96, 128, 160, 192, 224, 240, 256, 288, 320, 336, 384, 448, 512)
 
 
 def smallest(model: nn.Module) -> int | None:
