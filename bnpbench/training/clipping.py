@@ -47,9 +47,9 @@ def clip_adaptively(parameters: Iterable[nn.Parameter], ratio: float) -> None:
 
 def _norms(tensor: Tensor) -> Tensor:
     """Of each unit, in a shape that spreads over ``tensor``."""
-    if sum(size > 1 for size in tensor.shape) <= 1:
-        return torch.linalg.vector_norm(tensor)
-    return torch.linalg.vector_norm(tensor, dim=list(range(1, tensor.ndim)), keepdim=True)
+    vector = sum(size > 1 for size in tensor.shape) <= 1
+    norms: Tensor = torch.linalg.vector_norm(tensor, dim=None if vector else list(range(1, tensor.ndim)), keepdim=True)
+    return norms
 
 
 def _in_turn(clips: Sequence[Callable[[], object]]) -> None:
