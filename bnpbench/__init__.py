@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from bnpbench.datasets.base import DatasetPlugin, DataShape
     from bnpbench.execution.run import run_suite
     from bnpbench.initializations.base import InitializationPlugin
+    from bnpbench.losses.base import LossPlugin
     from bnpbench.measure.flops import FlopCount
     from bnpbench.methods.base import Decay, Ink, MethodPlugin, Preconditioner, Published
     from bnpbench.methods.preconditioning import Training
@@ -33,6 +34,7 @@ _HOMES = {
     "FlopCount": "bnpbench.measure.flops",
     "InitializationPlugin": "bnpbench.initializations.base",
     "Ink": "bnpbench.methods.base",
+    "LossPlugin": "bnpbench.losses.base",
     "MethodPlugin": "bnpbench.methods.base",
     "Misfit": "bnpbench.sites",
     "NetworkPlugin": "bnpbench.networks.base",
@@ -60,6 +62,7 @@ __all__ = [
     "FlopCount",
     "InitializationPlugin",
     "Ink",
+    "LossPlugin",
     "MethodPlugin",
     "Misfit",
     "NetworkPlugin",

@@ -53,12 +53,16 @@ class GradVersion:
 
 
 class Call:
-    """One call of a layer: statistics of its rows. ``variance`` is None where there is a single row."""
+    """One call of a layer: statistics of its rows.
 
-    __slots__ = ("counts", "mean", "pool", "variance")
+    ``variance`` is None where there is a single row; ``task`` is the backward pass that it was recomputed in, if any.
+    """
+
+    __slots__ = ("counts", "mean", "pool", "task", "variance")
 
     def __init__(self, pool: Pool, mean: Tensor, variance: Tensor | None, counts: Counts) -> None:
         self.pool, self.mean, self.variance, self.counts = pool, mean, variance, counts
+        self.task = _graph_task()
 
     def __call__(self, grad_outputs: tuple[Tensor | None]) -> tuple[Tensor] | None:
         """The hook on the autograd node of the call."""
@@ -336,7 +340,9 @@ class Pools:
             Variable._execution_engine.queue_callback(partial(self._finish, task))
         of_layer = arrivals.get(call.pool)
         if of_layer is None:
-            of_layer = arrivals[call.pool] = Arrivals(GradVersion(call.pool.settle(accumulating=True)))
+            # What one backward pass recomputes piece by piece arrives by several of its own, one after the other.
+            whole = call.task != _NO_TASK and all(known.task == call.task for known in call.pool.calls)
+            of_layer = arrivals[call.pool] = Arrivals(GradVersion(call.pool.settle(accumulating=not whole)))
         of_layer.calls[call] = None
 
     def begin_step(self) -> None:

@@ -48,9 +48,11 @@ class BNP:
     inverse of diag(sigma~^2) + mu mu^T. A layer whose weight has no gradient is left alone.
 
     Statistics are kept in float32, or float64 where a weight is; under autocast and GradScaler too. They follow a model
-    that is cast or moved. One whose layers are replaced, tied, pruned, parametrized or sharded needs a new BNP; at the
-    next step that is an error. A NaN or an infinity in a layer's input is not filtered: it stays in the layer's running
-    values and makes its preconditioned gradient non-finite, so that the loss shows it in the next step.
+    that is cast or moved. One whose layers are tied, pruned, parametrized or sharded needs a new BNP; at the next step
+    that is an error. A layer that is taken out of the model or replaced is left alone from the next step on, with a
+    warning; its running values stay as they are. A NaN or an infinity in a layer's input is not filtered: it stays in
+    the layer's running values and makes its preconditioned gradient non-finite, so that the loss shows it in the next
+    step.
 
     Nothing is read back to the host by a step, and what it changes is changed in place, so that a whole step - from the
     forward pass to ``precondition()`` - can be captured in a CUDA graph.
@@ -94,7 +96,8 @@ class BNP:
         ValueError: an option out of range; a layer that another BNP tracks.
 
     Warns:
-        UserWarning: there is no layer to track; later, if weights keep changing without :meth:`precondition`.
+        UserWarning: there is no layer to track; later, if weights keep changing without :meth:`precondition`, or where
+            a tracked layer is no longer part of the model.
 
     Source: Lange, Helfrich, Ye, JMLR 23(72), 2022, Algorithms 2 and 3.
     """
@@ -144,10 +147,11 @@ class BNP:
         self._running, self._lean = Running(self._layers), LeanState()
         self._pools = Pools(self._layers, self._running, self._lean, watched=count == "backward")
         self._fingerprint, self._looked = Fingerprint(model, tracked.values()), False
-        self._handles: list[RemovableHandle] = [
-            pool.layer.module.register_forward_hook(ForwardHook(pool, self), with_kwargs=True)
+        self._handles: dict[Layer, RemovableHandle] = {
+            pool.layer: pool.layer.module.register_forward_hook(ForwardHook(pool, self), with_kwargs=True)
             for pool in self._pools.of(self._layers)
-        ]
+        }
+        self._gone: list[Layer] = []
         self._attached: list[tuple[weakref.ref[torch.optim.Optimizer], RemovableHandle]] = []
         # Of each layer that one of several attached optimizers preconditioned: those that have yet to step on it.
         self._awaited: dict[Layer, weakref.WeakSet[torch.optim.Optimizer]] = {}
@@ -204,6 +208,7 @@ class BNP:
             StatisticsError: a layer has a gradient but no rows: its hook never ran, or ``precondition()`` already did;
                 or it is no longer the layer that it was.
         """
+        self._follow()
         self._precondition(self._layers)
 
     def attach(self, optimizer: torch.optim.Optimizer) -> RemovableHandle:
@@ -239,6 +244,7 @@ class BNP:
         def before_step(optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             if any(argument is not None for argument in (*args[1:2], kwargs.get("closure"))):
                 raise ValueError("BNP cannot precondition gradients that a closure computes: call step() without one")
+            self._follow()
             self._precondition_for(optimizer)
 
         handle = optimizer.register_step_pre_hook(before_step)
@@ -270,7 +276,7 @@ class BNP:
 
     def remove(self) -> None:
         """Take all hooks off the model and its optimizers."""
-        for handle in (*self._handles, *(handle for _, handle in self._attached)):
+        for handle in (*self._handles.values(), *(handle for _, handle in self._attached)):
             handle.remove()
         self._handles.clear()
         self._attached.clear()
@@ -285,7 +291,6 @@ class BNP:
 
     @torch.no_grad()
     def _precondition(self, chosen: Sequence[Layer]) -> None:
-        self._follow()
         self._pools.begin_step()
         pools = self._pools.of(chosen)
         with_grad = [pool for pool in pools if pool.settle() is not None]
@@ -297,9 +302,9 @@ class BNP:
             kind = section.device.type
             with torch.autocast(kind, enabled=False) if autocasts(kind) else nullcontext():
                 self._step(section, pools, [pool for pool in with_grad if pool.layer in section.members])
-        for pool in with_grad:
+        for pool in (*with_grad, *self._pools.of(self._gone)):
             pool.empty()
-        self._lean.forget(chosen)
+        self._lean.forget((*chosen, *self._gone))
 
     def _step(self, section: Section, chosen: Sequence[Pool], active: list[Pool]) -> None:
         """Steps 1 to 5 of the layers on one device; ``active`` are those of the ``chosen`` that have gradients."""
@@ -357,20 +362,27 @@ class BNP:
         """Find the tracked layers in the model as it is now; lay the running values out anew if it was moved or cast.
 
         Raises:
-            StatisticsError: a layer is gone, or of a kind that BNP leaves alone.
+            StatisticsError: a layer is of a kind that BNP leaves alone.
         """
         found, skipped = find_layers(self._model, self._wanted)
-        modules = set(found.values())
+        names = {module: name for name, module in self._model.named_modules()}
         for layer in self._layers:
-            if layer.module not in modules:
-                names = [name for name, module in self._model.named_modules() if module is layer.module]
-                reason = skipped[names[0]] if names else "it is no longer part of the model"
+            name = names.get(layer.module)
+            if name in skipped:
                 raise StatisticsError(
-                    f"layer {layer.name!r} is not what it was when BNP was made ({reason}): bnp.remove(), and make BNP "
-                    "for the model as it is now"
+                    f"layer {layer.name!r} is not what it was when BNP was made ({skipped[name]}): bnp.remove(), and "
+                    "make BNP for the model as it is now"
                 )
-        tracked = {layer.module for layer in self._layers}
-        untracked = [name for name, module in found.items() if module not in tracked]
+        gone = [layer for layer in self._layers if layer.module not in names]
+        if gone:
+            self._leave(gone)
+            warnings.warn(
+                f"layer {', '.join(repr(layer.name) for layer in gone)} is no longer part of the model, and BNP leaves "
+                "alone what stands in its place: bnp.remove(), and make BNP for the model as it is now",
+                stacklevel=4,
+            )
+        tracked, known = {layer.module for layer in self._layers}, {layer.name for layer in self._gone}
+        untracked = [name for name, module in found.items() if module not in tracked and name not in known]
         if untracked:
             warnings.warn(
                 f"BNP leaves {', '.join(map(repr, untracked))} alone, for it was made before: bnp.remove(), and make "
@@ -425,6 +437,15 @@ class BNP:
         """The attached optimizers."""
         pairs = ((reference(), handle) for reference, handle in self._attached)
         return [one for one, handle in pairs if one is not None and handle.id in one._optimizer_step_pre_hooks]
+
+    def _leave(self, gone: Sequence[Layer]) -> None:
+        """Track these layers no longer; their running values stay what they are, so that states fit as before."""
+        for layer in gone:
+            self._handles.pop(layer).remove()
+            layer.module.__dict__.pop("product", None)
+            self.skipped[layer.name] = "replaced after BNP was made"
+        self._layers = [layer for layer in self._layers if layer not in gone]
+        self._gone += gone
 
     def _owned_by(self, optimizer: torch.optim.Optimizer) -> list[Layer]:
         """The layers whose weight, or trained bias, is among the parameters of an optimizer."""

@@ -117,6 +117,8 @@ def _fault(settings: Settings) -> tuple[tuple[str, ...], str] | None:
         given = "characters of a text" if shape.tokens else f"numbers ({size})"
         fitting = [kind for kind, cls in built_in().kinds(NetworkPlugin).items() if cls.tokens == shape.tokens]
         return ("network",), f"{network.kind} reads {reads}, and examples of {name} are {given}; take {listed(fitting)}"
+    if settings.label_smoothing and not settings.loss.smooths:
+        return ("label_smoothing",), f"the loss {settings.loss.kind} takes no share of a label away: leave it out"
     if len(shape.input) != 3 and settings.augment != "none":
         return ("augment",), f"{settings.augment} needs images (channels x height x width); {name} is {size}"
     if network.images is False and settings.augment != "none":
@@ -163,6 +165,14 @@ def check_fit(grid: Grid) -> None:
     for method, (row, fault) in unfit.items():
         if method not in fitting:
             raise grid.error(fault.reason, row, ("method", fault.option or ""))
+
+
+def check_probe(grid: Grid, probe: Probe | None) -> None:
+    """Raises SuiteError where the probe would look at a Hessian that the training knows nothing of."""
+    for row, settings in enumerate(grid.settings if probe is not None else ()):
+        if not settings.loss.entropy:
+            message = f"the probe has the Hessian of the cross-entropy, not of {settings.loss.kind}: leave [probe] out"
+            raise grid.error(message, row, ("loss",))
 
 
 def check_devices(grid: Grid, measure: Measure, probe: Probe | None) -> None:

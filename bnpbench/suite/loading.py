@@ -18,7 +18,15 @@ from bnpbench.errors import SuiteError
 from bnpbench.methods.bnp_native import BnpNative
 from bnpbench.methods.native import Native
 from bnpbench.networks.imported import Imported
-from bnpbench.suite.check import check_baseline, check_devices, check_fit, check_labels, check_settings, groups
+from bnpbench.suite.check import (
+    check_baseline,
+    check_devices,
+    check_fit,
+    check_labels,
+    check_probe,
+    check_settings,
+    groups,
+)
 from bnpbench.suite.claims import check_claims
 from bnpbench.suite.document import Document, Override, Select
 from bnpbench.suite.expand import Grid
@@ -83,6 +91,7 @@ def _loaded(file: Source, document: Document, allow_plugins: bool, given: Plugin
     check_settings(grid)
     check_fit(grid)
     check_devices(grid, document.measure, document.probe)
+    check_probe(grid, document.probe)
     check_labels(grid, document.select.of_methods if document.select else frozenset())
     check_baseline(grid, document.report.baseline)
     suite = Suite(

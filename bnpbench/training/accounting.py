@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -27,6 +26,7 @@ from bnpbench.optimizers.sgd import Sgd
 from bnpbench.sites import Normalization
 from bnpbench.suite import Settings
 from bnpbench.training import models
+from bnpbench.training.clipping import clipping
 from bnpbench.training.examples import blank
 from bnpbench.training.parallel import Group
 from bnpbench.training.step import Step, autocast
@@ -170,9 +170,10 @@ def _step(
         models.build_optimizer(settings, model),
         images=images,
         bnp=models.preconditioner(settings, model, input_shape) if preconditioned else None,
+        loss=settings.loss.mean,
         penalty=models.penalty(settings, model),
         augment=settings.augment != "none",
-        clip_norm=settings.clip_norm,
+        clip=clipping(settings, model),
         accumulate=settings.accumulate,
     )
     step(_index(examples))  # the first step also builds the optimizer's state
@@ -257,7 +258,7 @@ def _traced(
                 torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor),
                 autocast(settings, images.device),
             ):
-                loss = F.cross_entropy(at_least_float32(model(images)), labels)
+                loss = settings.loss.mean(at_least_float32(model(images)), labels)
             loss.backward()
     return sum(kept.values()), operators.calls
 

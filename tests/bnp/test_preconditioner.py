@@ -6,6 +6,7 @@ import copy
 import gc
 import io
 import pickle
+import warnings
 import weakref
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import nn
 
 from bnpbench.bnp import BNP
 from bnpbench.bnp.layer import Layer
+from bnpbench.bnp.lean import Linear
 from bnpbench.errors import StatisticsError
 from tests.support.oracle import Watched
 
@@ -329,3 +331,106 @@ def test_after_a_step_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     backward(model, seed=1)
     bnp.precondition()
     torch.testing.assert_close(bnp.state_dict()["0.running_mean"], watched.inputs["0"][0].mean(0))
+
+
+# --- layers that are replaced ------------------------------------------------------------------
+
+
+def three(lean: bool = False) -> nn.Sequential:
+    torch.manual_seed(0)
+    kind: Any = Linear if lean else nn.Linear
+    return nn.Sequential(kind(3, 4), nn.Tanh(), kind(4, 5), nn.Tanh(), kind(5, 2)).double()
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("new", [nn.Linear(4, 5), nn.Bilinear(4, 4, 5), None], ids=["like it", "another", "taken out"])
+@pytest.mark.parametrize("attached", [True, False], ids=["attached", "called"])
+def test_a_layer_that_was_replaced_is_left_alone_with_one_warning(new: nn.Module | None, attached: bool) -> None:
+    model = three()
+    watched, bnp = Watched(model), BNP(model)
+    backward(model)
+    watched.check(bnp, tolerance=1e-9)
+    old, before = model[2], bnp.state_dict()
+    if isinstance(new, nn.Bilinear):
+        model[2] = nn.Sequential(nn.Linear(4, 5), nn.Identity())  # whose layer is called otherwise
+    else:
+        model[2] = nn.Linear(4, 5) if new is not None else nn.Identity()
+    if new is None:
+        model[4] = nn.Linear(4, 2)
+    model.double()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    step = optimizer.step if attached else bnp.precondition
+    gone = {"2"} if new is not None else {"2", "4"}
+    del watched.layers["2"]
+    if new is None:
+        del watched.layers["4"]
+    for number in (1, 2, 3):
+        model.zero_grad()
+        backward(model, number)
+        raw = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            if attached and number == 1:
+                handle = bnp.attach(optimizer)
+            expected = watched_step(watched, raw)
+            step()
+        names = ", ".join(map(repr, sorted(gone)))
+        assert [str(one.message).startswith(f"layer {names} is no longer part") for one in told][:1] == [True] * (
+            number == 1
+        )
+        assert len(told) <= (2 if isinstance(new, nn.Bilinear) else 1) * (number == 1)
+        for name, parameter in model.named_parameters():
+            torch.testing.assert_close(parameter.grad, expected.get(name, raw[name]), rtol=1e-9, atol=1e-12)
+    assert set(bnp.layers) == {"0", "2", "4"} - gone
+    assert all("replaced" in bnp.skipped[name] for name in gone)
+    state = bnp.state_dict()
+    assert state.keys() == before.keys()
+    for name in gone:
+        assert torch.equal(state[f"{name}.running_mean"], before[f"{name}.running_mean"])
+        assert torch.equal(state[f"{name}.running_var"], before[f"{name}.running_var"])
+    assert not torch.equal(state["0.running_mean"], before["0.running_mean"])
+    bnp.load_state_dict(before)
+    assert not old._forward_hooks
+    if attached:
+        handle.remove()
+    bnp.remove()
+    assert not any(module._forward_hooks for module in model.modules() if module not in watched.oracles)
+
+
+def watched_step(watched: Watched, raw: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """What the oracles of the layers that are left make of the gradients."""
+    found = {}
+    for name in watched.layers:
+        expected = watched.oracles[name].step(watched.inputs[name], raw[f"{name}.weight"], raw[f"{name}.bias"])
+        watched.inputs[name].clear()
+        found |= {f"{name}.weight": expected.weight, f"{name}.bias": expected.bias}
+    return found
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("moment", ["between steps", "before the backward pass"])
+def test_in_the_lean_form_too(moment: str) -> None:
+    """Where statistics are final in the backward pass: the other layers are those of the plain form."""
+    lean_model, plain_model = three(lean=True), three(lean=True)
+    lean = BNP(lean_model, count="forward", lean=lambda name, module: True)
+    plain = BNP(plain_model, count="forward")
+    x = torch.randn(6, 5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    torch.manual_seed(1)
+    fresh = Linear(4, 5).double()
+    for number, batch in enumerate(x):
+        for bnp, model in ((lean, lean_model), (plain, plain_model)):
+            model.zero_grad()
+            if number == 2 and moment == "between steps":
+                model[2] = copy.deepcopy(fresh)
+            output = model(batch)
+            if number == 2 and moment != "between steps":
+                model[2] = copy.deepcopy(fresh)
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                output.square().mean().backward()
+                bnp.precondition()
+            assert len(told) == (number == 2)
+        for ours, theirs in zip(lean_model.parameters(), plain_model.parameters(), strict=True):
+            torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-9, atol=1e-12)
+    assert lean.lean == ("0", "4")
+    assert lean.form == "lean"

@@ -32,6 +32,7 @@ def files(page: str) -> dict[str, str]:
         ("method", {"vanilla", "scaled", "scaled(pull=0.1)"}),
         ("network", {"vanilla", "bn", "bn-pre", "bnp"}),
         ("dataset", {"vanilla", "bnp"}),
+        ("loss", {"vanilla", "bnp"}),
     ],
 )
 def test_what_a_page_shows_runs(page: str, methods: set[str], tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_a_recorded_step_equals_the_eager_one_to_the_bit(method: Any, optimizer:
 
 @pytest.mark.parametrize("method", ["vanilla", "bn", "bnp"])
 def test_micro_batches_and_clipping_are_recorded_too(method: str) -> None:
-    changes = {"method": method, "accumulate": 2, "clip_norm": 0.1, "label_smoothing": 0.1}
+    changes = {"method": method, "accumulate": 2, "clip_norm": 0.1, "clip_adaptive": 0.01, "label_smoothing": 0.1}
     changes |= {"schedule": "cosine", "optimizer": {"kind": "adamw", "lr": 0.01}, "weight_decay": 0.1}
     eager, replayed = trainer(**changes), graphed(**changes)
     assert [t.epoch()["train_loss"] for t in (eager, eager)] == [t.epoch()["train_loss"] for t in (replayed, replayed)]
@@ -76,6 +76,7 @@ COMPILED = [
     ("wide", "bnp", ADAM),
     ("cnn", "bnp", SGD),
     ("resnet", "bnp+gn", SGD),
+    ("resnet", "frn", SGD),
     ("vit", "bnp+ln", ADAM),
     ("gpt", "bnp", SGD),
 ]
@@ -87,7 +88,8 @@ def test_a_compiled_step_equals_the_eager_one(network: str, method: Any, optimiz
 
 
 def test_a_compiled_step_with_all_options_of_training_equals_the_eager_one() -> None:
-    changes = {"accumulate": 2, "clip_norm": 0.1, "label_smoothing": 0.1, "weight_decay": 0.1, "schedule": "cosine"}
+    changes = {"accumulate": 2, "clip_norm": 0.1, "clip_adaptive": 0.01, "label_smoothing": 0.1}
+    changes |= {"weight_decay": 0.1, "schedule": "cosine"}
     optimizer = {"kind": "adamw", "lr": 0.01, "eps": 1e-3}
     assert disagreement("fc", "bnp", optimizer, torch.float64, **changes) <= 1e-12
 
