@@ -13,9 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,6 +31,9 @@ from bnpbench.suite.matching import only_pattern, value_matches
 from bnpbench.suite.settings import having
 from bnpbench.suite.vocabulary import Vocabulary
 from bnpbench.text import number_of, some
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Scalar = str | int | float | bool | datetime | None  # what a column holds; None where nothing is known
 Series = Mapping[int, float]  # epoch to value
@@ -217,6 +219,8 @@ class Layout:
 
         Names and values may be a stranger's, and pandas groups by no text that UTF-8 does not have: hence ``ascii``.
         """
+        import pandas as pd
+
         places = {
             "cell": list(self.cells),
             "method": [cell.label for cell in self.cells],

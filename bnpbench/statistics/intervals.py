@@ -12,7 +12,6 @@ from functools import cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
 LOST = 1e-14  # of a difference of numbers up to 1, or of a logarithm, by rounding
@@ -134,6 +133,8 @@ def alike(sample: Array) -> bool:
 @cache
 def student(degrees: float) -> float:
     """The quantile of Student's t that bounds a 95 % interval."""
+    from scipy.special import stdtrit  # takes as long to import as all of ``check``, which needs no interval
+
     return float(stdtrit(degrees, TAILS[1]))
 
 
