@@ -118,10 +118,10 @@ class Rows:
         self._columns: dict[str, list[Scalar]] = {}
         self._numbers: dict[str, list[float | None]] = {}
         self._times: dict[str, bool] = {}
-        keys = frame["key"].reset_index(drop=True)
-        starts = keys.index[keys.ne(keys.shift()).fillna(True)].tolist()
-        ends = [*starts[1:], len(keys)]
-        self._stretches = {str(keys[start]): slice(start, end) for start, end in zip(starts, ends, strict=False)}
+        runs = pc.run_end_encode(self._table.column("key").combine_chunks())
+        ends = runs.run_ends.to_pylist()
+        places = map(slice, [0, *ends], ends)
+        self._stretches = dict(zip(map(str, runs.values.to_pylist()), places, strict=True))
 
     def of(self, key: str, name: str) -> list[Scalar]:
         """The values of one cell, in order; None where missing."""
@@ -302,7 +302,7 @@ class View:
         """Epoch to value of a column of epochs; missing values are left out, NaN stays."""
         if (cell.key, name) not in self._series:
             pairs = zip(self.epochs.of(cell.key, "epoch"), self.epochs.numbers(cell.key, name), strict=True)
-            self._series[cell.key, name] = {e: v for e, v in pairs if isinstance(e, int) and v is not None}
+            self._series[cell.key, name] = {e: v for e, v in pairs if e is not None and v is not None}
         return self._series[cell.key, name]
 
     def times(self, cell: Cell, name: str) -> Series:
