@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from bnpbench.errors import SuiteError
 from bnpbench.methods.base import Ink
 from bnpbench.records.documents import CellRecord, Environment, SuiteRecord
-from bnpbench.records.rows import metric as known
+from bnpbench.records.rows import metric
 from bnpbench.results import Results
 from bnpbench.results.schema import STATUSES
 from bnpbench.suite import differing, heading, setting, telling, told
@@ -318,7 +318,7 @@ class View:
         """The first epoch at which the metric of the suite's targets is as good as this; None where it never is."""
         if (cell.key, target) not in self._reaching:
             numbers = self.series(cell, self.document.metric)
-            sign = 1 if known(self.document.metric).better == "higher" else -1
+            sign = 1 if metric(self.document.metric).better == "higher" else -1
             found = (epoch for epoch in sorted(numbers) if sign * numbers[epoch] >= sign * target)
             self._reaching[cell.key, target] = next(found, None)
         return self._reaching[cell.key, target]
