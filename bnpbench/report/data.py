@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -150,10 +150,9 @@ class Rows:
 def _listed(column: pa.ChunkedArray) -> list[Any]:
     """Its values as Python's own; None where missing."""
     numbers = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-    if numbers and not column.null_count:  # a tenth of the time
-        values: list[Any] = column.to_numpy().tolist()
-        return values
-    return column.to_pylist()
+    fast = numbers and not column.null_count  # a tenth of the time
+    values: list[Any] = column.to_numpy().tolist() if fast else column.to_pylist()
+    return values
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,7 +300,8 @@ class View:
     def series(self, cell: Cell, name: str) -> Series:
         """Epoch to value of a column of epochs; missing values are left out, NaN stays."""
         if (cell.key, name) not in self._series:
-            pairs = zip(self.epochs.of(cell.key, "epoch"), self.epochs.numbers(cell.key, name), strict=True)
+            epochs = cast(list[int | None], self.epochs.of(cell.key, "epoch"))
+            pairs = zip(epochs, self.epochs.numbers(cell.key, name), strict=True)
             self._series[cell.key, name] = {e: v for e, v in pairs if e is not None and v is not None}
         return self._series[cell.key, name]
 
