@@ -311,11 +311,9 @@ def _target(view: View, cell: Cell, metric: str, target: float | None) -> float 
     if not cell.ok:
         return Missing(cell.status)
     gain = view.document.metric
-    numbers = view.series(cell, gain)
-    if target is None or not numbers:
+    if target is None or not view.series(cell, gain):
         return _lacking(view, cell, gain)
-    sign = 1 if known(gain).better == "higher" else -1
-    first = next((epoch for epoch in sorted(numbers) if sign * numbers[epoch] >= sign * target), None)
+    first = view.reaching(cell, target)
     if metric == "reached":
         return float(first is not None)
     if first is None:

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-import pandas as pd
 import pyarrow as pa
 from pydantic import ValidationError
 
@@ -19,6 +19,9 @@ from bnpbench.results.folder import read_environment
 from bnpbench.results.part import DamagedError, read_json
 from bnpbench.results.schema import SCHEMAS
 from bnpbench.text import number_of, plain
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ENVIRONMENT_BYTES = 2**20  # of an environment.json; ours take a few thousand, with the machine's rates
 
@@ -67,6 +70,8 @@ class Results:
             ``batch_size``, ``seed``, ``status``, the settings that vary by their dotted names, and the columns of
             epochs (times in seconds, shares as such). Null where nothing was measured.
         """
+        import pandas as pd  # whoever finds no results needs none, and it takes a while
+
         whole = {cell.key: cell.settings for suite in self.suites.values() for cell in suite.cells}
         settings = pd.json_normalize(
             [
@@ -287,6 +292,8 @@ def _of_cells(rows: pa.Table, cells: pa.Table) -> pa.Table:
 
 
 def _frame(table: pa.Table, order: list[str]) -> pd.DataFrame:
+    import pandas as pd
+
     columns = [name for name in table.column_names if name != "place"]
     ordered = table.sort_by([(name, "ascending") for name in order]) if order else table
     frame: pd.DataFrame = ordered.select(columns).to_pandas(types_mapper=pd.ArrowDtype)

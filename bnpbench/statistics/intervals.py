@@ -12,7 +12,6 @@ from functools import cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
 LOST = 1e-14  # of a difference of numbers up to 1, or of a logarithm, by rounding
@@ -67,8 +66,9 @@ def mean_interval(values: Sequence[float], rounding: float = 0.0) -> Estimate:
     sample = np.asarray(values, dtype=np.float64)
     if alike(sample) and not rounding:
         return Estimate(values[0], n, reason=f"{n} equal values")
-    mean, deviation = float(np.mean(sample)), max(float(np.std(sample, ddof=1)), rounding)
-    half = student(n - 1) * deviation / math.sqrt(n)
+    mean = float(np.add.reduce(sample)) / n
+    variance = float(np.add.reduce((sample - mean) ** 2)) / (n - 1)
+    half = student(n - 1) * max(math.sqrt(variance), rounding) / math.sqrt(n)
     return Estimate(mean, n, mean - half, mean + half)
 
 
@@ -126,12 +126,15 @@ def outliers(values: Sequence[float]) -> list[bool]:
 
 def alike(sample: Array) -> bool:
     """Whether all values are equal, but for what arithmetic loses: .9 - .8 is not .8 - .7 to the last digit."""
-    return float(np.ptp(sample)) <= LOST * max(1.0, float(np.max(np.abs(sample))))
+    low, high = float(sample.min()), float(sample.max())
+    return high - low <= LOST * max(1.0, abs(low), abs(high))
 
 
 @cache
 def student(degrees: float) -> float:
     """The quantile of Student's t that bounds a 95 % interval."""
+    from scipy.special import stdtrit  # takes as long to import as all of ``check``, which needs no interval
+
     return float(stdtrit(degrees, TAILS[1]))
 
 

@@ -17,7 +17,6 @@ from functools import cache
 from typing import Literal
 
 import numpy as np
-from scipy.special import bdtr
 
 from bnpbench.statistics.intervals import (
     CONFIDENCE,
@@ -143,6 +142,8 @@ def _ranks(n: int) -> tuple[int, float]:
     """The largest k for which values k and n + 1 - k of n sorted ones hold the median in 95 % of samples; and how far
     from these towards the next two the interval ends.
     """
+    from scipy.special import bdtr  # as in ``student``
+
     start = max(math.floor(n / 2 - 1.1 * math.sqrt(n)) - 1, 1)  # the normal distribution's is at n / 2 - .98 sqrt(n)
     rank = next(k for k in range(start, n) if 1 - 2 * float(bdtr(k, n, 0.5)) < CONFIDENCE)
     held, next_held = (1 - 2 * float(bdtr(k, n, 0.5)) for k in (rank - 1, rank))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
+import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -149,3 +152,35 @@ def test_statuses_and_reasons_are_counted_as_each_reads() -> None:
     assert tallied(["diverged", "not measured", "diverged"]) == "2 diverged, 1 not measured"
     assert tallied(["no test_accuracy"]) == "no test_accuracy"
     assert tallied(["no test_accuracy"] * 2 + ["diverged"]) == "no test_accuracy (2 seeds), 1 diverged"
+
+
+@pytest.mark.regression
+def test_a_row_of_epochs_is_read_without_a_call(tmp_path: Path) -> None:
+    """Calls of functions, Python's and C's, from the files to each cell's series."""
+
+    def calls(count: int) -> int:
+        made = Made(tmp_path / str(count))
+        for method in ("vanilla", "bn"):
+            made.cell(method, rows=epochs([0.5] * count, [0.9] * count, outlier=[False] * count))
+        for view in views(made.read()):  # what is imported, and found once and for all
+            assert all(view.series(cell, "train_seconds") for cell in view.cells)
+        seen = [0]
+
+        def count_one(frame: object, event: str, argument: object) -> None:
+            seen[0] += event in ("call", "c_call")
+
+        threading.setprofile(count_one)
+        sys.setprofile(count_one)
+        try:
+            for view in views(read_results(made.out)):
+                for cell in view.cells:
+                    found = [view.times(cell, "train_seconds"), view.series(cell, "test_accuracy")]
+                    assert [len(series) for series in found] == [count, count]
+                    view.epochs.of(cell.key, "outlier")
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+        return seen[0]
+
+    few, many = calls(20), calls(2000)
+    assert many - few < 2 * (2000 - 20)  # a call a row, of one column of the three that are read
