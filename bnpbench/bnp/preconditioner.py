@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from bnpbench.bnp.algorithms import update_running
 from bnpbench.bnp.fused import Fused
-from bnpbench.bnp.layer import Layer, Terms, autocasts
+from bnpbench.bnp.layer import Layer, Terms
 from bnpbench.bnp.lean import LeanProduct, LeanState, Linear, found
-from bnpbench.bnp.pool import ForwardHook, Pool, Pools, has_nonzero, live_hook
+from bnpbench.bnp.moments import MomentsPool
+from bnpbench.bnp.pool import Pools
 from bnpbench.bnp.running import Hyperparameters, Running, Section
 from bnpbench.bnp.statistics import Found, has_rows, local_statistics, shifted_sums, statistics_of_sums
-from bnpbench.bnp.tracking import Fingerprint, Predicate, find_layers
+from bnpbench.bnp.tracker import Tracker, refuse_gradients, without_autocast
+from bnpbench.bnp.tracking import Predicate
 from bnpbench.errors import StatisticsError
 
 
-class BNP:
+class BNP(Tracker[MomentsPool]):
     """Batch Normalization Preconditioning (Algorithms 2 and 3) of the gradients of a model's Linear and Conv layers.
 
     The model's class, parameters and ``state_dict`` stay as they are; each tracked layer gets a forward hook. The order
@@ -128,36 +127,22 @@ class BNP:
         if fused is True and lean is not None:
             raise ValueError("layers are computed in the lean form or in the fused one: give lean= or fused=True")
         self.options = Hyperparameters(rho, eps1, eps2, statistics == "batch", scale, center, standardize)
-        self.process_group = process_group
-        self._model, self._wanted = model, layers
-        tracked, self.skipped = find_layers(model, layers)
-        for name, module in tracked.items():
-            if live_hook(module):
-                raise ValueError(
-                    f"layer {name!r} is tracked by another BNP, and both would precondition it: remove() that one first"
-                )
-        if not tracked:
-            reasons = "; ".join(f"{name!r}: {reason}" for name, reason in self.skipped.items()) or "it has none"
-            warnings.warn(f"BNP tracks no layer of this {type(model).__name__} ({reasons})", stacklevel=2)
-        self._layers = [Layer(name, module) for name, module in tracked.items()]
+        super().__init__(model, layers, process_group)
         self._running, self._lean = Running(self._layers), LeanState()
-        self._pools = Pools(self._layers, self._running, self._lean, watched=count == "backward")
-        self._fingerprint, self._looked = Fingerprint(model, tracked.values()), False
-        self._handles: list[RemovableHandle] = [
-            pool.layer.module.register_forward_hook(ForwardHook(pool, self), with_kwargs=True)
-            for pool in self._pools.of(self._layers)
-        ]
-        self._attached: list[RemovableHandle] = []
+        self._track(
+            Pools(
+                self._layers,
+                lambda layer, pools: MomentsPool(layer, pools, self._running),
+                watched=count == "backward",
+                title=self.title,
+                lean=self._lean,
+            )
+        )
         for layer in self._layers:
             module = layer.module
             if lean is not None and isinstance(module, Linear) and module.bias is not None and lean(layer.name, module):
                 module.product = LeanProduct(layer, self._lean, self._running, self._finish)
         self._fused = Fused(False if self.lean else fused, self._layers)
-
-    @property
-    def layers(self) -> tuple[str, ...]:
-        """Names of the tracked layers, in the model's order."""
-        return tuple(layer.name for layer in self._layers)
 
     @property
     def lean(self) -> tuple[str, ...]:
@@ -194,115 +179,28 @@ class BNP:
         lines.append(f"  when {step if attached else 'precondition() is called'}")
         return "\n".join(lines)
 
-    def precondition(self) -> None:
-        """Fold the rows of this step into the running values and rewrite ``.grad`` of the tracked layers in place.
+    def _values(self) -> dict[str, Tensor]:
+        """``<layer>.running_mean`` and ``<layer>.running_var``, each (n,)."""
+        return self._running.state()
 
-        Raises:
-            StatisticsError: a layer has a gradient but no rows: its hook never ran, or ``precondition()`` already did;
-                or it is no longer the layer that it was.
-        """
-        self._precondition(self._layers)
-
-    def attach(self, optimizer: torch.optim.Optimizer) -> RemovableHandle:
-        """Make every ``optimizer.step()`` precondition first, for the layers whose weight that optimizer owns.
-
-        Gradients that are clipped before ``step()`` are then clipped raw; to clip preconditioned ones, call
-        :meth:`precondition` instead.
-
-        Args:
-            optimizer: with the weights and biases of some of the tracked layers among its parameters.
-
-        Returns:
-            A handle; its ``remove()`` detaches.
-
-        Raises:
-            ValueError: the optimizer owns no tracked layer, or a weight without its bias, or is attached already; at
-                ``step()``, if that is given a closure, which would compute new gradients after they were
-                preconditioned.
-            StatisticsError: a tracked layer is no longer the layer that it was.
-        """
-        kind = type(optimizer).__name__
-        self._look()
-        hooks = optimizer._optimizer_step_pre_hooks
-        if any(handle.hooks_dict_ref() is hooks and handle.id in hooks for handle in self._attached):
-            raise ValueError(f"this {kind} is attached already: remove() the handle that attach() gave")
-        layers = self._owned_by(optimizer)
-        if not layers:
-            raise ValueError(f"this {kind} owns the weight of no layer that BNP tracks")
-        owned = _parameters_of(optimizer)
-        for layer in layers:
-            bias = layer.module.bias
-            if bias is not None and bias.requires_grad and id(bias) not in owned:
-                raise ValueError(
-                    f"this {kind} owns the weight of layer {layer.name!r} but not its bias, and whose step() came "
-                    "first would decide what the other sees: call precondition() before both instead"
-                )
-
-        def before_step(optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            if any(argument is not None for argument in (*args[1:2], kwargs.get("closure"))):
-                raise ValueError("BNP cannot precondition gradients that a closure computes: call step() without one")
-            self._precondition(self._owned_by(optimizer))
-
-        handle = optimizer.register_step_pre_hook(before_step)
-        self._attached.append(handle)
-        return handle
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Copies of the running values: ``<layer>.running_mean`` and ``<layer>.running_var``, each (n,)."""
-        return {key: value.clone() for key, value in self._running.state().items()}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Copy running values in place.
-
-        Args:
-            state: of :meth:`state_dict`, of a model with the same layers; on any device, in any precision.
-
-        Raises:
-            ValueError: other layers or sizes than this model's.
-        """
-        own = self._running.state()
-        if own.keys() != state.keys():
-            missing, unexpected = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
-            raise ValueError(f"state of another model: missing {missing}, unexpected {unexpected}")
-        for key, value in own.items():
-            if value.shape != state[key].shape:
-                raise ValueError(f"{key}: the state holds {tuple(state[key].shape)}, the layer {tuple(value.shape)}")
-        for key, value in own.items():
-            value.copy_(state[key])
+    def _place(self) -> None:
+        self._running.place()
+        self._fused.forget()
 
     def remove(self) -> None:
         """Take all hooks off the model and its optimizers."""
-        for handle in (*self._handles, *self._attached):
-            handle.remove()
-        self._handles.clear()
-        self._attached.clear()
-        self._pools.empty()
+        super().remove()
         self._lean.forget(self._layers)
         for layer in self._layers:
             layer.module.__dict__.pop("product", None)
 
-    def __getstate__(self) -> dict[str, Any]:
-        raise TypeError("BNP is bound to its model by hooks: make one for the copied model and load its state_dict()")
-
-    @torch.no_grad()
-    def _precondition(self, chosen: Sequence[Layer]) -> None:
-        self._follow()
-        self._pools.begin_step()
-        pools = self._pools.of(chosen)
-        with_grad = [pool for pool in pools if pool.settle() is not None]
-        if len(with_grad) < len(pools):
-            for pool in pools:
-                if pool.layer.weight.grad is None:
-                    pool.empty()
+    def _apply(self, chosen: Sequence[MomentsPool], active: list[MomentsPool]) -> None:
         for section in self._running.sections:
-            kind = section.device.type
-            with torch.autocast(kind, enabled=False) if autocasts(kind) else nullcontext():
-                self._step(section, pools, [pool for pool in with_grad if pool.layer in section.members])
-        for pool in with_grad:
-            pool.empty()
-        self._lean.forget(chosen)
+            with without_autocast(section.device.type):
+                self._step(section, chosen, [pool for pool in active if pool.layer in section.members])
+        self._lean.forget(pool.layer for pool in chosen)
 
-    def _step(self, section: Section, chosen: Sequence[Pool], active: list[Pool]) -> None:
+    def _step(self, section: Section, chosen: Sequence[MomentsPool], active: list[MomentsPool]) -> None:
         """Steps 1 to 5 of the layers on one device; ``active`` are those of the ``chosen`` that have gradients."""
         sums = None
         if self._is_distributed():  # every rank takes part for every layer, whatever it has seen itself
@@ -311,7 +209,7 @@ class BNP:
         without_rows = [pool for pool in active if not pool.has_rows]
         if without_rows:
             without_rows = [pool for pool in without_rows if not has_rows(section, sums, pool.layer)]
-            _refuse_gradients([pool.layer for pool in without_rows])
+            refuse_gradients(self.title, [pool.layer for pool in without_rows])
             active = [pool for pool in active if pool not in without_rows]
         if not active and sums is None:
             return
@@ -332,7 +230,7 @@ class BNP:
                     "(autocast, an input that is not (N, n), a compiled module): make BNP without lean= for it"
                 )
 
-    def _fold(self, section: Section, active: Sequence[Pool], sums: Tensor | None) -> Found:
+    def _fold(self, section: Section, active: Sequence[MomentsPool], sums: Tensor | None) -> Found:
         """Step 2: take the rows of ``active`` into the running values; what was found of them."""
         if sums is None and any(pool.has_compiled or pool.on_device for pool in active):
             sums = shifted_sums(section, active)
@@ -348,75 +246,3 @@ class BNP:
         with_rows = [pool for pool in self._pools.of(section.layers) if pool.has_rows]
         terms = section.terms(*self._fold(section, with_rows, sums=None), self.options)
         return {layer: terms.get(layer) for layer in section.layers}
-
-    def _follow(self) -> None:
-        """Look at the model before the first step, and again when a layer or its weight is not what it was."""
-        if not (self._looked and self._fingerprint.matches()):
-            self._look()
-
-    def _look(self) -> None:
-        """Find the tracked layers in the model as it is now; lay the running values out anew if it was moved or cast.
-
-        Raises:
-            StatisticsError: a layer is gone, or of a kind that BNP leaves alone.
-        """
-        found, skipped = find_layers(self._model, self._wanted)
-        modules = set(found.values())
-        for layer in self._layers:
-            if layer.module not in modules:
-                names = [name for name, module in self._model.named_modules() if module is layer.module]
-                reason = skipped[names[0]] if names else "it is no longer part of the model"
-                raise StatisticsError(
-                    f"layer {layer.name!r} is not what it was when BNP was made ({reason}): bnp.remove(), and make BNP "
-                    "for the model as it is now"
-                )
-        tracked = {layer.module for layer in self._layers}
-        untracked = [name for name, module in found.items() if module not in tracked]
-        if untracked:
-            warnings.warn(
-                f"BNP leaves {', '.join(map(repr, untracked))} alone, for it was made before: bnp.remove(), and make "
-                "BNP for the model as it is now",
-                stacklevel=4,
-            )
-        before, self._fingerprint = self._fingerprint.layout, Fingerprint(self._model, tracked)
-        self._looked = True
-        if self._fingerprint.layout != before:
-            self._running.place()
-            self._pools.follow()
-            self._fused.forget()
-
-    def _owned_by(self, optimizer: torch.optim.Optimizer) -> list[Layer]:
-        owned = _parameters_of(optimizer)
-        return [layer for layer in self._layers if id(layer.weight) in owned]
-
-    def _is_distributed(self) -> bool:
-        if self.process_group is False or not (dist.is_available() and dist.is_initialized()):
-            return False
-        return dist.get_world_size(self.process_group) > 1
-
-
-def _parameters_of(optimizer: torch.optim.Optimizer) -> set[int]:
-    return {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-
-
-def _refuse_gradients(layers: Iterable[Layer]) -> None:
-    """Layers with a gradient but no rows: an error, unless the gradient is zero (then nothing would change)."""
-    refused = []
-    for layer in layers:
-        weight_grad = layer.weight.grad
-        if weight_grad is not None and not weight_grad.is_meta and has_nonzero(weight_grad, layer.bias_grad):
-            refused.append(repr(layer.name))
-    if refused:
-        others = f" (nor for {', '.join(refused[1:])})" if refused[1:] else ""
-        raise StatisticsError(f"layer {refused[0]} has a gradient, but BNP saw no rows for it{others} {_CAUSES}")
-
-
-_CAUSES = """since the last precondition(). One of these:
-- precondition() ran twice for one backward pass: by hand and by attach(), or for a .grad that was not dropped since;
-- the gradient is older than this BNP, or came after its remove();
-- the call was in eval mode, or its rows were dropped when .grad was None for a moment;
-- something uses the weight without calling the layer: torch.func, a functional form, a penalty on a weight whose layer
-  was not called. Leave such layers out with layers=lambda name, module: ...;
-- the layer that was called is a copy (deepcopy, replicate), and its gradient was put here;
-- the model was compiled and run before BNP was made, or its hooks were not compiled in;
-- with count="forward": a second step from one forward pass."""
