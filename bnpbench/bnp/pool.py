@@ -172,7 +172,10 @@ class Pool:
             self._join({call: None})
             return
         # Not a hook on the tensor: modules that change the output in place (ReLU) would take that to another node.
-        source = output if output._base is None else output._base
+        self.watch(call, output if output._base is None else output._base)
+
+    def watch(self, call: Call, source: Tensor) -> None:
+        """Count ``call`` once a gradient reaches ``source``, its output."""
         assert source.grad_fn is not None
         source.grad_fn.register_prehook(call)
 
@@ -396,6 +399,19 @@ def live_hook(module: nn.Module) -> ForwardHook | None:
     return None
 
 
+def not_in_backward() -> bool:
+    """Whether no backward pass is under way here."""
+    return _graph_task() == _NO_TASK
+
+
+def is_recomputed() -> bool:
+    """Whether checkpointing runs a call again that has run before with gradients enabled."""
+    if _graph_task() == _NO_TASK:
+        return False
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    return hooks is not None and hooks[0].__module__ == checkpoint.__name__
+
+
 @torch.library.custom_op("bnpbench::add_unless_recomputed", mutates_args={"sums"})
 def add_unless_recomputed(sums: Tensor, more: Tensor) -> None:
     """``sums += more``, unless checkpointing runs a call again that has run before with gradients enabled.
@@ -403,11 +419,8 @@ def add_unless_recomputed(sums: Tensor, more: Tensor) -> None:
     An operator of its own, because compiled code cannot tell. Reentrant checkpointing recomputes inside a backward pass
     too, but what ran before was without gradients and not counted.
     """
-    if _graph_task() != _NO_TASK:
-        hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
-        if hooks is not None and hooks[0].__module__ == checkpoint.__name__:
-            return
-    sums.add_(more)
+    if not is_recomputed():
+        sums.add_(more)
 
 
 @add_unless_recomputed.register_fake

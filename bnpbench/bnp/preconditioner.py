@@ -11,13 +11,13 @@ from torch import Tensor, nn
 
 from bnpbench.bnp.algorithms import update_running
 from bnpbench.bnp.fused import Fused
-from bnpbench.bnp.layer import Layer, Terms
+from bnpbench.bnp.layer import Layer, Terms, without_autocast
 from bnpbench.bnp.lean import LeanProduct, LeanState, Linear, found
 from bnpbench.bnp.moments import MomentsPool
 from bnpbench.bnp.pool import Pools
 from bnpbench.bnp.running import Hyperparameters, Running, Section
 from bnpbench.bnp.statistics import Found, has_rows, local_statistics, shifted_sums, statistics_of_sums
-from bnpbench.bnp.tracker import Tracker, refuse_gradients, without_autocast
+from bnpbench.bnp.tracker import Tracker, refuse_gradients
 from bnpbench.bnp.tracking import Predicate
 from bnpbench.errors import StatisticsError
 

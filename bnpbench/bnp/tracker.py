@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar, Generic, Literal
+from typing import Any, Generic, Literal
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from bnpbench.bnp.layer import Layer, autocasts
+from bnpbench.bnp.layer import Layer
 from bnpbench.bnp.pool import ForwardHook, Kind, Pools, has_nonzero, live_hook
 from bnpbench.bnp.tracking import Fingerprint, Predicate, find_layers
 from bnpbench.errors import StatisticsError
@@ -49,7 +48,7 @@ class Tracker(Generic[Kind]):
         UserWarning: there is no layer to track; later, if weights keep changing without :meth:`precondition`.
     """
 
-    title: ClassVar[str] = "BNP"  # in messages
+    title: str = "BNP"  # in messages
 
     _pools: Pools[Kind]
 
@@ -253,11 +252,6 @@ class Tracker(Generic[Kind]):
         if self.process_group is False or not (dist.is_available() and dist.is_initialized()):
             return False
         return dist.get_world_size(self.process_group) > 1
-
-
-def without_autocast(device_type: str) -> AbstractContextManager[object]:
-    """Switches autocast off on devices of this type, where it is on."""
-    return torch.autocast(device_type, enabled=False) if autocasts(device_type) else nullcontext()
 
 
 def _parameters_of(optimizer: torch.optim.Optimizer) -> set[int]:
