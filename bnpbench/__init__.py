@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bnpbench.bnp import BNP
+    from bnpbench.bnp.rewriter import Rewriter
     from bnpbench.datasets.base import DatasetPlugin, DataShape
     from bnpbench.execution.run import run_suite
     from bnpbench.initializations.base import InitializationPlugin
     from bnpbench.measure.flops import FlopCount
     from bnpbench.methods.base import Decay, Ink, MethodPlugin, Preconditioner, Published
+    from bnpbench.methods.gradient import GradientPlugin
     from bnpbench.methods.preconditioning import Training
     from bnpbench.networks.base import NetworkPlugin
     from bnpbench.optimizers.base import OptimizerPlugin
@@ -31,6 +33,7 @@ _HOMES = {
     "DatasetPlugin": "bnpbench.datasets.base",
     "Decay": "bnpbench.methods.base",
     "FlopCount": "bnpbench.measure.flops",
+    "GradientPlugin": "bnpbench.methods.gradient",
     "InitializationPlugin": "bnpbench.initializations.base",
     "Ink": "bnpbench.methods.base",
     "MethodPlugin": "bnpbench.methods.base",
@@ -41,6 +44,7 @@ _HOMES = {
     "Preconditioner": "bnpbench.methods.base",
     "Published": "bnpbench.methods.base",
     "Results": "bnpbench.results",
+    "Rewriter": "bnpbench.bnp.rewriter",
     "SchedulePlugin": "bnpbench.schedules.base",
     "Site": "bnpbench.sites",
     "Suite": "bnpbench.suite",
@@ -58,6 +62,7 @@ __all__ = [
     "DatasetPlugin",
     "Decay",
     "FlopCount",
+    "GradientPlugin",
     "InitializationPlugin",
     "Ink",
     "MethodPlugin",
@@ -68,6 +73,7 @@ __all__ = [
     "Preconditioner",
     "Published",
     "Results",
+    "Rewriter",
     "SchedulePlugin",
     "Site",
     "Suite",

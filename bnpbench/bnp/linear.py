@@ -21,14 +21,13 @@ def damped_inverse(matrix: Tensor, damping: float | Tensor) -> Tensor:
     Returns:
         The inverse in the matrix's precision; NaN where the damped matrix is not positive definite.
     """
-    damped = matrix.double()
-    shift = (
-        damping if isinstance(damping, Tensor) else torch.full((), damping, dtype=damped.dtype, device=damped.device)
-    )
-    damped = damped + torch.eye(matrix.shape[-1], dtype=damped.dtype, device=damped.device) * shift[..., None, None]
+    double = matrix.double()
+    eye = torch.eye(matrix.shape[-1], dtype=double.dtype, device=double.device)
+    damped = double + (eye * damping[..., None, None] if isinstance(damping, Tensor) else eye * damping)
     factor, failed = torch.linalg.cholesky_ex(damped)  # unlike cholesky, it does not wait for the device to tell
-    inverse = torch.cholesky_inverse(factor)
-    return torch.where((failed == 0)[..., None, None], inverse, math.nan).to(matrix.dtype)
+    fine = (failed == 0)[..., None, None]
+    inverse = torch.cholesky_inverse(torch.where(fine, factor, eye))
+    return torch.where(fine, inverse, math.nan).to(matrix.dtype)
 
 
 def fold_normalized(mean: Tensor, weight: Tensor, value: Tensor, rho: float) -> None:

@@ -61,7 +61,7 @@ class Rewriter(Tracker[SumsPool]):
         self._steps = dict.fromkeys(self._layers, 0)  # how many each layer had a part in
         self._last: list[Layer] = []  # those that had a part in the step before
         self._turn: bool | None = None
-        watched = count == "backward" or (transform.gradients and not transform.backwards)
+        watched = count == "backward" or transform.gradients
         ranks = dist.get_world_size(process_group or None) if self._is_distributed() else 1
         self._track(
             Pools(
@@ -80,9 +80,12 @@ class Rewriter(Tracker[SumsPool]):
         return (True,) if self.transform.every == 1 else (True, False)
 
     def refreshes(self, ahead: int = 0) -> bool:
-        """Whether the next step has a refresh, or the one so many steps ahead of it."""
-        begun = [steps for steps in self._steps.values() if steps]
-        return any((steps + ahead) % self.transform.every == 0 for steps in begun or [0])
+        """Whether the next step has a refresh, or the one so many steps ahead of it.
+
+        Of a layer that has had no part in any step, nobody knows when it will.
+        """
+        every, begun = self.transform.every, {steps for steps in self._steps.values() if steps}
+        return any((steps + ahead) % every == 0 for steps in begun or {0})
 
     @contextmanager
     def turn(self, refresh: bool) -> Iterator[None]:

@@ -346,7 +346,7 @@ class _Tap(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, output: Tensor, tap: Tensor, number: int) -> Tensor:
         ctx.number = number
-        return output.view_as(output)
+        return output.clone()  # a view must not be changed in place, as ReLU may do
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:

@@ -11,6 +11,7 @@ from bnpbench.methods.gradient import GradientPlugin
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from bnpbench.bnp.costs import LayerShape
     from bnpbench.bnp.layer import Layer
     from bnpbench.bnp.sums import State, Sums
 
@@ -87,6 +88,20 @@ class BnpFull(GradientPlugin):
         direction = self._times(over_taps.mT, inverse, layer.taps)
         along = new @ over_taps
         return new - along * (direction / (1.0 + direction @ over_taps)), None
+
+    def flops(self, shape: LayerShape) -> int:
+        """Ours: ``2 c^2 R + 2 c R + 6 c^2 + 2 c^2 k^2 n' + 5 c k^2 n' + (c^3 + 2 c^2) / every``, R rows of the input.
+
+        By groups. Without a bias ``2 c^2 k^2 - c k^2 n'`` more. The running values take 3 c^2, the covariance as much.
+        """
+        from bnpbench.bnp.costs import inverse_flops
+
+        c, outputs = shape.channels_in // shape.groups, shape.channels_out // shape.groups
+        rows = 2 * c * (c + 1) * shape.rows_in + 6 * c * c
+        gradient = c * shape.taps * outputs * (2 * c + 5)
+        if not shape.bias:
+            gradient += 2 * c * c * shape.taps
+        return shape.groups * (rows + gradient + round((inverse_flops(c) + 2 * c * c) / self.every))
 
     def _used(self, state: State, name: str) -> Tensor:
         return state[f"batch_{name}"] if self.statistics == "batch" else state[name]

@@ -11,6 +11,7 @@ from bnpbench.methods.gradient import GradientPlugin
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from bnpbench.bnp.costs import LayerShape
     from bnpbench.bnp.layer import Layer
     from bnpbench.bnp.sums import State, Sums
 
@@ -55,3 +56,10 @@ class Foof(GradientPlugin):
 
     def input_matrix(self, layer: Layer, state: State) -> Tensor:
         return state["inverse"]
+
+    def flops(self, shape: LayerShape) -> int:
+        """Ours: ``2 m^2 (R + n' + 2) + (m^3 + 2 m^2) / every``, m columns and R rows of the output, by groups."""
+        from bnpbench.bnp.costs import inverse_flops
+
+        m, every_step = shape.columns, 2 * shape.rows_out + 4 + 2 * shape.channels_out // shape.groups
+        return shape.groups * (m * m * every_step + round((inverse_flops(m) + 2 * m * m) / self.every))

@@ -6,13 +6,14 @@ import warnings
 from typing import TYPE_CHECKING, ClassVar
 
 from bnpbench.fields import Fraction, Positive
-from bnpbench.methods.base import MethodPlugin
+from bnpbench.methods.base import MethodPlugin, Published
 from bnpbench.methods.preconditioning import Patterns, Training, left_alone, tell_left_alone
 from bnpbench.sites import Misfit
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from bnpbench.bnp.costs import LayerShape
     from bnpbench.bnp.layer import Layer
     from bnpbench.bnp.rewriter import Rewriter
     from bnpbench.bnp.sums import State, Sums
@@ -154,6 +155,17 @@ class GradientPlugin(MethodPlugin):
         """
         raise NotImplementedError(f"{type(self).__name__} has no further backward pass")
 
+    def flops(self, shape: LayerShape) -> int | None:
+        """Operations of a step on a layer by a formula, the mean over those from one refresh to the next.
+
+        Args:
+            shape: of the layer, and its rows.
+
+        Returns:
+            A number; None where there is no formula.
+        """
+        return None
+
     # --- what follows from that ---------------------------------------------------------------------
 
     def preconditioner(self, model: nn.Module, training: Training) -> Rewriter:
@@ -175,6 +187,43 @@ class GradientPlugin(MethodPlugin):
             )
         tell_left_alone(rewriter, left)
         return rewriter
+
+    def published(self, model: nn.Module, batch: Tensor) -> Published:
+        """:meth:`flops`, and what this class does with rows and gradients, counted; backward passes are not in it."""
+        from bnpbench.bnp.costs import tracked_shapes
+
+        rewriter = self.preconditioner(model, Training(len(batch)))
+        shapes = tracked_shapes(rewriter, model, batch)
+        rewriter.remove()
+        predicted = [flops for shape in shapes if (flops := self.flops(shape)) is not None]
+        counted = sum(self._counted(model.get_submodule(shape.name), shape) for shape in shapes)
+        return Published(sum(predicted) if len(predicted) == len(shapes) else None, counted)
+
+    def _counted(self, module: nn.Module, shape: LayerShape) -> int:
+        """Operations of a step on one layer, the mean over those from one refresh to the next."""
+        import torch
+
+        from bnpbench.bnp.layer import Counts, Layer
+        from bnpbench.bnp.sums import Sums
+        from bnpbench.measure.flops import FlopCount
+
+        layer = Layer(shape.name, module)
+        counts = Counts(shape.rows_in, shape.examples, shape.rows_out)
+        with torch.device("meta"), torch.no_grad():
+            state = self.start(layer)
+            width = (counts.outputs, layer.columns) if self.unfolds else (counts.rows, layer.channels // layer.groups)
+            rows = torch.empty(layer.groups, *width)
+            outputs = layer.outputs // layer.groups
+            weight = torch.empty(layer.groups, outputs, layer.inputs)
+            bias = torch.empty(layer.groups, outputs, 1) if layer.biased else None
+            with FlopCount() as step:
+                grads = weight.new_empty(layer.groups, counts.outputs, outputs)
+                sums = self.output_sums(layer, state, grads) if self.gradients else None
+                self.fold(layer, state, Sums(self.input_sums(layer, state, rows), sums, counts, self.unfolds))
+                self.apply(layer, state, weight, bias)
+            with FlopCount() as refresh:
+                self.refresh(layer, state)
+        return step.total + round(refresh.total / self.every)
 
     def refuses(self, training: Training) -> Misfit | None:
         """In fp16 the gradients at the outputs are scaled with the loss."""

@@ -9,6 +9,7 @@ from bnpbench.methods.gradient import GradientPlugin
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from bnpbench.bnp.costs import LayerShape
     from bnpbench.bnp.layer import Layer
     from bnpbench.bnp.sums import State
 
@@ -43,3 +44,9 @@ class RankOne(GradientPlugin):
         from bnpbench.bnp.linear import times_rank_one_
 
         return times_rank_one_(weight, bias, state["vector"], state["factor"], self.scale)
+
+    def flops(self, shape: LayerShape) -> int:
+        """Ours: ``m R + 4 m + 4 m n' + 2 m / every``, m columns, R rows of the output; scaled, m n' more."""
+        m, passes = shape.columns, 4 if self.scale == 1 else 5
+        each = m * (shape.rows_out + 4 + passes * (shape.channels_out // shape.groups))
+        return shape.groups * (each + round(2 * m / self.every))

@@ -86,6 +86,32 @@ def test_a_compiled_step_equals_the_eager_one(network: str, method: Any, optimiz
     assert disagreement(network, method, optimizer, torch.float64) <= 1e-12
 
 
+# Of ten steps the first, fourth, seventh and tenth have a refresh, which is a graph of its own.
+@pytest.mark.parametrize(
+    ("network", "kind"), [("fc", "foof"), ("cnn", "bnp-full"), ("fc", "mac"), ("cnn", "eva-f")], ids=str
+)
+def test_a_compiled_step_with_or_without_a_refresh_equals_the_eager_one(network: str, kind: str) -> None:
+    assert disagreement(network, {"kind": kind, "every": 3}, SGD, torch.float64) <= 1e-10
+
+
+@pytest.mark.parametrize("kind", ["foof", "mac", "eva-f", "bnp-full"])
+def test_both_kinds_of_steps_are_recorded(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "compiled", engines.eager)
+    monkeypatch.setattr(engines, "cuda_graph", recorded)
+    ours, theirs = (trainer(method={"kind": kind, "every": 3}, engine=engine) for engine in ("graphed", "eager"))
+    start = weights(ours)
+    for one in (ours, theirs):
+        one.prepare()
+    assert torch.equal(weights(ours), start)
+    for _ in range(2):
+        mine, other = ours.epoch(), theirs.epoch()
+        assert mine["train_loss"] == other["train_loss"]
+        assert mine["refresh_seconds_median"] is not None
+    assert torch.equal(weights(ours), weights(theirs))
+    kept = ours.state.snapshot()["preconditioner"]
+    assert {int(value) for key, value in kept.items() if key.endswith("steps")} == {20}
+
+
 def test_a_compiled_step_with_all_options_of_training_equals_the_eager_one() -> None:
     changes = {"accumulate": 2, "clip_norm": 0.1, "label_smoothing": 0.1, "weight_decay": 0.1, "schedule": "cosine"}
     optimizer = {"kind": "adamw", "lr": 0.01, "eps": 1e-3}
