@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from typing import Literal
 
 import torch
@@ -135,18 +136,34 @@ class Rewriter(Tracker[SumsPool]):
         for layer in self._layers:
             self._steps[layer] = int(state[f"{_prefix(layer)}steps"])
 
-    def input_matrix(self, name: str, inputs: Tensor, output: Tensor | None = None) -> Tensor:
-        """What the next step multiplies the gradient of a layer by, from the right, if these are its rows.
+    def input_matrix(self, name: str, inputs: Tensor, group: int = 0) -> Tensor:
+        """What the next step multiplies [G_b | G_w] of a group by, from the right, if these are its rows.
 
         Args:
             name: of the layer.
-            inputs: that it is called with.
-            output: what it gives.
+            inputs: that it is called with, of the group's channels alone.
+            group: of a convolution.
 
         Returns:
-            (groups, columns, columns). Nothing of this object is changed. The statistics of gradients are as they are.
+            (columns, columns), in the inputs' precision and on their device. Nothing of this object is changed. Of
+            gradients nothing is known here: ``outputs`` of the sums is None.
         """
-        raise NotImplementedError
+        layer = next(layer for layer in self._layers if layer.name == name)
+        alone = copy(layer)
+        alone.channels, alone.outputs, alone.groups = layer.channels // layer.groups, layer.outputs // layer.groups, 1
+        state = {
+            key: (value[group : group + 1] if value.dim() else value).detach().to(inputs, copy=True)
+            for key, value in self._states[layer].items()
+        }
+        rows, positions = alone.patches(inputs), alone.positions(inputs)
+        examples = len(inputs) if layer.spatial_dims else positions.shape[1]
+        counts = Counts(positions.shape[1], examples, rows.shape[1])
+        with torch.no_grad():
+            sums = self.transform.input_sums(alone, state, rows if self.transform.unfolds else positions)
+            self.transform.fold(alone, state, Sums(sums, None, counts, self.transform.unfolds))
+            if self._steps[layer] % self.transform.every == 0:
+                self.transform.refresh(alone, state)
+            return self.transform.input_matrix(alone, state)[0]
 
     def _values(self) -> dict[str, Tensor]:
         """``<layer>.<name>`` of each layer's state, and ``<layer>.steps``."""

@@ -15,7 +15,7 @@ from bnpbench.bnp.layer import Counts, Layer, without_autocast
 from bnpbench.bnp.pool import Call, Pool, Pools, is_recomputed, not_in_backward
 
 State = dict[str, Tensor]
-"""What a transform carries of a layer from step to step, by name."""
+"""What a transform carries of a layer from step to step, by name: (groups, ...), or 0-d."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,8 @@ class Sums:
 
     Attributes:
         inputs: what ``input_sums`` gave, added up.
-        outputs: what ``output_sums`` gave, added up; None where the transform asks for no gradients.
+        outputs: what ``output_sums`` gave, added up; None where the transform asks for no gradients, and where what a
+            step would do is asked before there are any (:meth:`Rewriter.input_matrix`).
         counts: how many rows of the input, examples and rows of the output there were; where only the device knows,
             a tensor (3,).
         unfolds: as of the transform.

@@ -57,7 +57,7 @@ class GradientPlugin(MethodPlugin):
             layer: with ``groups``, ``columns``, ``outputs`` (of all groups), ``biased``.
 
         Returns:
-            Tensors by name; made on the default device, which is the layer's.
+            Tensors by name, (groups, ...) or 0-d; made on the default device, which is the layer's.
         """
         return {}
 
@@ -93,6 +93,7 @@ class GradientPlugin(MethodPlugin):
         Args:
             layer, state: as of :meth:`input_sums`.
             sums: ``inputs``, ``outputs``, and the numbers of ``rows`` and ``examples``, which can be 0-d tensors.
+                ``outputs`` is None where :meth:`input_matrix` is asked what a step would do: leave what is of them.
         """
         raise NotImplementedError(f"{type(self).__name__} makes nothing of sums")
 

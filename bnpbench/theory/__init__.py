@@ -16,7 +16,17 @@ from pathlib import Path
 import torch
 
 from bnpbench.errors import BnpbenchError
-from bnpbench.theory import convergence, convolution, costs, equivalence, gain, hessian, norms, scaling
+from bnpbench.theory import (
+    convergence,
+    convolution,
+    costs,
+    equivalence,
+    gain,
+    hessian,
+    norms,
+    preconditioners,
+    scaling,
+)
 from bnpbench.theory.activations import load
 from bnpbench.theory.outcome import STATEMENTS, Outcome, Setup
 from bnpbench.theory.rendering import OUTSIDE, render, table_of
@@ -32,6 +42,7 @@ _MODULES = (
     equivalence,
     convolution,
     gain,
+    preconditioners,
 )  # imported for their statements
 _FIRST = ("theorem", "proposition", "lemma")
 
