@@ -49,9 +49,7 @@ def left(rows: Tensor, method: GradientPlugin) -> float:
     return kappa(extended(rows) @ (vectors * values.sqrt())) ** 2
 
 
-@statement(
-    "foof-kappa", "FOOF leaves kappa l1(lr+lambda)/(lr(l1+lambda)) on the side of the inputs: 1 where lambda = 0"
-)
+@statement("foof-kappa", "FOOF leaves kappa l1(lr+lambda)/(lr(l1+lambda)) on the inputs' side: 1 where lambda = 0")
 def foof_kappa(setup: Setup) -> Finding:
     """One step through the public interface; N >= n + 1 rows of full rank, of any scale and mean."""
     whole, damped, generator = Equality(1e-8), Equality(1e-8), setup.generator("foof-kappa")
@@ -86,9 +84,7 @@ def _fewer_rows(setup: Setup) -> str:
     )
 
 
-@statement(
-    "diagonal-covariance", "where the covariance of the inputs is diagonal, BNP with the whole covariance is BNP"
-)
+@statement("diagonal-covariance", "where the inputs' covariance is diagonal, BNP with the whole covariance is BNP")
 def diagonal_covariance(setup: Setup) -> Finding:
     """Two steps of both on the same gradients; dense layers and convolutions, with and without a bias."""
     equal = Equality(1e-9)

@@ -1,7 +1,7 @@
 """Preconditioners as explicit matrices in float64, from their papers: what the tests compare with.
 
-Nothing here is taken from the package. A convolution's rows are listed patch by patch; each method is a symmetric matrix
-M for each group, by which [G_b | G_w] is multiplied from the right.
+Nothing here is taken from the package. A convolution's rows are listed patch by patch; each method is a symmetric
+matrix M for each group, by which [G_b | G_w] is multiplied from the right.
 """
 
 from __future__ import annotations
