@@ -206,8 +206,8 @@ class Layer:
 
     def _unfolded(self, inputs: Tensor) -> Tensor:
         """The patches of (N, c, r, ...): (groups, N times output positions, c / groups times taps)."""
-        module, dims = self.module, self.spatial_dims
-        windows, padding = inputs, module._reversed_padding_repeated_twice
+        module: Any = self.module
+        windows, dims, padding = inputs, self.spatial_dims, module._reversed_padding_repeated_twice
         if any(padding):
             windows = F.pad(inputs, padding, mode=module.padding_mode.replace("zeros", "constant"))
         for dim, (size, stride, dilation) in enumerate(
@@ -216,7 +216,8 @@ class Layer:
             windows = windows.unfold(dim, dilation * (size - 1) + 1, stride)[..., ::dilation]
         windows = windows.unflatten(1, (self.groups, -1))  # (N, groups, c / groups, positions ..., taps ...)
         order = [1, 0, *range(3, 3 + dims), 2, *range(3 + dims, 3 + 2 * dims)]
-        return windows.permute(order).reshape(self.groups, -1, self.inputs)
+        found: Tensor = windows.permute(order).reshape(self.groups, -1, self.inputs)
+        return found
 
     def _batched(self, inputs: Tensor) -> bool:
         return inputs.dim() == self.spatial_dims + 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
@@ -119,7 +119,7 @@ class Rewriter(Tracker[SumsPool]):
             try:
                 with torch.enable_grad():
                     objective = self.transform.objective(output, number)
-                wanted = [*(edge for _, _, edge in calls), *taps]
+                wanted: list[Any] = [*(edge for _, _, edge in calls), *taps]
                 found = torch.autograd.grad(objective, wanted, retain_graph=True, allow_unused=True)
             finally:
                 for pool in pools:

@@ -197,7 +197,8 @@ class _Matrix:
         if not self.matrix.isfinite().all():
             return _plain(view) * math.nan
         values, vectors = torch.linalg.eigh((self.matrix + self.matrix.mT) / 2)
-        return _plain(view) @ (vectors * values.clamp(min=0).sqrt()) @ vectors.mT
+        product: Tensor = _plain(view) @ (vectors * values.clamp(min=0).sqrt()) @ vectors.mT
+        return product
 
     def kappa_d(self, view: View) -> None:
         """There is no diagonal."""

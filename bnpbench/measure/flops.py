@@ -174,7 +174,7 @@ def _matrix_vector(out: Shape, matrix: Shape, vector: Shape, *, out_shape: Shape
 def _batched_products(
     out: Shape, first: Shape, second: Shape, *, beta: float = 1, alpha: float = 1, out_shape: Shape = None
 ) -> int:
-    return 2 * prod(first) * second[-1] + (0 if beta == 1 else prod(out))
+    return int(2 * prod(first) * second[-1] + (0 if beta == 1 else prod(out)))
 
 
 def _outer(out: Shape, *vectors: Shape, beta: float = 1, alpha: float = 1, out_shape: Shape = None) -> int:
@@ -183,12 +183,12 @@ def _outer(out: Shape, *vectors: Shape, beta: float = 1, alpha: float = 1, out_s
 
 def _cholesky(matrix: Shape, *args: object, out_shape: Shape = None, **kwargs: object) -> int:
     """n^3 / 3 of the leading order: the terms of n^2 are left out, as in every count of it."""
-    return prod(matrix) * matrix[-1] // 3
+    return int(prod(matrix) * matrix[-1] // 3)
 
 
 def _cholesky_inverse(factor: Shape, *args: object, out_shape: Shape = None, **kwargs: object) -> int:
     """2 n^3 / 3: the triangle's inverse, and its product with its transpose."""
-    return 2 * prod(factor) * factor[-1] // 3
+    return int(2 * prod(factor) * factor[-1] // 3)
 
 
 def _gelu(inputs: Shape, approximate: str = "none", *, out_shape: Shape = None, **kwargs: object) -> int:

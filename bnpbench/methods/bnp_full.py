@@ -75,7 +75,7 @@ class BnpFull(GradientPlugin):
         from bnpbench.bnp.linear import damped_inverse
 
         covariance = self._used(state, "covariance")
-        largest = covariance.diagonal(dim1=1, dim2=2).amax(1)
+        largest = covariance.amax((1, 2))  # a covariance matrix has its largest entry on the diagonal
         state["inverse"].copy_(damped_inverse(covariance, largest.double() * self.eps1 + self.eps2))
 
     def apply(self, layer: Layer, state: State, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -110,5 +110,5 @@ class BnpFull(GradientPlugin):
         """(groups, n', c k^2) times the inverse (groups, c, c) at each tap."""
         if taps == 1:
             return matrix @ inverse
-        by_tap = matrix.unflatten(2, (-1, taps)).movedim(3, 1)  # (groups, taps, n', c)
+        by_tap: Tensor = matrix.unflatten(2, (-1, taps)).movedim(3, 1)  # (groups, taps, n', c)
         return (by_tap @ inverse.unsqueeze(1)).movedim(1, 3).flatten(2)
