@@ -15,17 +15,17 @@ def damped_inverse(matrix: Tensor, damping: float | Tensor) -> Tensor:
     damping, and that is often a million.
 
     Args:
-        matrix: symmetric, (..., n, n); NaN and infinities are let through.
+        matrix: symmetric, (..., n, n).
         damping: a number, or (...).
 
     Returns:
-        The inverse in the matrix's precision; NaN where the damped matrix is not positive definite.
+        The inverse in the matrix's precision; NaN where the damped matrix is not positive definite, or not finite.
     """
     double = matrix.double()
     eye = torch.eye(matrix.shape[-1], dtype=double.dtype, device=double.device)
     damped = double + (eye * damping[..., None, None] if isinstance(damping, Tensor) else eye * damping)
     factor, failed = torch.linalg.cholesky_ex(damped)  # unlike cholesky, it does not wait for the device to tell
-    fine = (failed == 0)[..., None, None]
+    fine = ((failed == 0) & damped.isfinite().all((-2, -1)))[..., None, None]
     inverse = torch.cholesky_inverse(torch.where(fine, factor, eye))
     return torch.where(fine, inverse, math.nan).to(matrix.dtype)
 

@@ -100,14 +100,14 @@ def diagonal_covariance(setup: Setup) -> Finding:
 
 
 def _by_bnp(layer: Layer, batches: list[Tensor]) -> Tensor:
-    return _steps(layer, BNP(layer, rho=0.9, fused=False), batches)
+    return after_steps(layer, BNP(layer, rho=0.9, fused=False), batches)
 
 
 def _by_full(layer: Layer, batches: list[Tensor]) -> Tensor:
-    return _steps(layer, Rewriter(layer, BnpFull.made(rho=0.9, every=1)), batches)
+    return after_steps(layer, Rewriter(layer, BnpFull.made(rho=0.9, every=1)), batches)
 
 
-def _steps(layer: Layer, tracker: BNP | Rewriter, batches: list[Tensor]) -> Tensor:
+def after_steps(layer: Layer, tracker: BNP | Rewriter, batches: list[Tensor]) -> Tensor:
     """The gradients after each step, as a vector."""
     found = []
     for batch in batches:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import gc
 import os
 from collections.abc import Iterator
 from datetime import timedelta
@@ -13,19 +12,19 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
-from bnpbench import BNP, GradientPlugin
+from bnpbench import GradientPlugin
 from bnpbench.bnp.rewriter import Rewriter
-from bnpbench.errors import StatisticsError
 from bnpbench.methods.bnp_full import BnpFull
 from bnpbench.methods.eva_f import EvaF
 from bnpbench.methods.foof import Foof
 from bnpbench.methods.mac import Mac
 from tests.support import ranks
-from tests.support.matrices import Compared
+from tests.support.matrices import Compared, images, network
+from tests.support.pairs import Pairs, output_gradients
 
 METHODS: dict[str, tuple[type[GradientPlugin], dict[str, Any]]] = {
     "foof": (Foof, {"damping": 0.1, "rho": 0.9, "every": 1}),
@@ -48,20 +47,6 @@ RUNNING = pytest.mark.parametrize("name", ["foof-every-2", "mac", "eva-f", "bnp-
 def followed(model: nn.Module, name: str, **more: Any) -> tuple[Compared, Rewriter]:
     cls, options = METHODS[name]
     return Compared(model, str(cls.word()), options), Rewriter(model, cls.made(**options), **more)
-
-
-def network(bias: bool = True) -> nn.Sequential:
-    """Convolutions with stride, dilation, padding of two kinds and groups, and dense layers."""
-    torch.manual_seed(0)
-    return nn.Sequential(
-        nn.Conv2d(2, 4, (3, 2), stride=2, padding=(1, 0), bias=bias), nn.ReLU(inplace=True),
-        nn.Conv2d(4, 6, 2, groups=2, dilation=(1, 2), padding=1, padding_mode="circular", bias=bias), nn.Tanh(),
-        nn.Flatten(), nn.Linear(72, 5, bias=bias), nn.ReLU(inplace=True), nn.Linear(5, 3, bias=bias),
-    ).double()  # fmt: skip
-
-
-def images(count: int, seed: int) -> Tensor:
-    return 1 + torch.randn(count, 2, 6, 7, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 @ALL
@@ -296,44 +281,6 @@ def test_a_matrix_that_cannot_be_inverted_gives_no_number() -> None:
     assert layer.weight.grad.isnan().all()
 
 
-def test_two_of_them_cannot_have_one_layer() -> None:
-    model = network()
-    rewriter = Rewriter(model, Foof.made())
-    with pytest.raises(ValueError, match="layer '0' is tracked by another foof"):
-        BNP(model)
-    rewriter.remove()
-    bnp = BNP(model)
-    with pytest.raises(ValueError, match="layer '0' is tracked by another BNP"):
-        Rewriter(model, Foof.made())
-    del bnp
-    gc.collect()
-    Rewriter(model, Foof.made())
-
-
-def test_a_gradient_without_rows_is_refused() -> None:
-    model = network()
-    rewriter = Rewriter(model, Foof.made())
-    model(images(3, 0)).square().mean().backward()
-    rewriter.precondition()
-    with pytest.raises(StatisticsError, match="layer '0' has a gradient, but foof saw no rows for it"):
-        rewriter.precondition()
-
-
-def test_attached_to_two_optimizers_each_layer_has_its_own_count() -> None:
-    model = network()
-    cls, options = METHODS["foof-every-2"]
-    compared, rewriter = Compared(model, "foof", options), Rewriter(model, cls.made(**options))
-    first = torch.optim.SGD(model[:4].parameters(), lr=0.0)
-    second = torch.optim.SGD(model[4:].parameters(), lr=0.0)
-    for optimizer in (first, second):
-        rewriter.attach(optimizer)
-    for step in range(4):
-        model.zero_grad()
-        model(images(3, step)).square().mean().backward()
-        order = (first, second) if step % 2 else (second, first)
-        compared.check(lambda order=order: [optimizer.step() for optimizer in order])
-
-
 # --- compiled modules -----------------------------------------------------------------------------
 
 
@@ -363,99 +310,6 @@ def test_a_compiled_model_takes_the_same_steps(name: str) -> None:
         compared.check(eager.precondition)
         for mine, other in zip(model.parameters(), twin.parameters(), strict=True):
             torch.testing.assert_close(mine.grad, other.grad, rtol=1e-9, atol=1e-9)
-
-
-# --- gradients at the outputs --------------------------------------------------------------------
-
-
-class Pairs(GradientPlugin):
-    """Carries what it was given; the gradient stays."""
-
-    gradients = True
-    kind: str = "pairs"
-    passes: int = 0
-
-    def start(self, layer: Any) -> dict[str, Tensor]:
-        n = layer.outputs // layer.groups
-        return {"inputs": torch.zeros(layer.groups, layer.columns), "outputs": torch.zeros(layer.groups, n, n)}
-
-    def input_sums(self, layer: Any, state: Any, rows: Tensor) -> Tensor:
-        return rows.sum(1)
-
-    def output_sums(self, layer: Any, state: Any, grads: Tensor) -> Tensor:
-        return grads.mT @ grads
-
-    def fold(self, layer: Any, state: Any, sums: Any) -> None:
-        state["inputs"].copy_(sums.inputs)
-        state["outputs"].copy_(sums.outputs)
-
-    def rewrite(self, layer: Any, state: Any, gradient: Tensor) -> Tensor:
-        return gradient
-
-    @property
-    def backwards(self) -> int:
-        return self.passes
-
-    def objective(self, output: Tensor, number: int) -> Tensor:
-        return output.log_softmax(1)[:, number].sum()
-
-
-def output_gradients(model: nn.Sequential, batches: list[Tensor], losses: list[Any]) -> dict[str, Tensor]:
-    """Sums of the products of the gradients at the outputs of layers, by groups, for each batch and each loss."""
-    found: dict[str, Tensor] = {}
-    for batch in batches:
-        kept: dict[str, Tensor] = {}
-        h = batch
-        for name, module in model.named_children():
-            h = module(h.clone())
-            if isinstance(module, (nn.Linear, nn.Conv2d)):
-                kept[name] = h
-        for loss in losses:
-            grads = torch.autograd.grad(loss(h), list(kept.values()), retain_graph=True)
-            for name, grad in zip(kept, grads, strict=True):
-                groups = getattr(model.get_submodule(name), "groups", 1)
-                rows = grad if grad.dim() == 2 else grad.permute(0, 2, 3, 1).reshape(-1, grad.shape[1])
-                moment = torch.stack([part.T @ part for part in rows.chunk(groups, 1)])
-                found[name] = found.get(name, 0) + moment
-    return found
-
-
-@pytest.mark.parametrize("passes", [0, 3])
-def test_gradients_at_the_outputs_are_summed_over_rows(passes: int) -> None:
-    model, twin = network(), network()
-    rewriter = Rewriter(model, Pairs(passes=passes), count="forward")
-    batches = [images(4, 0), images(2, 1)]
-    for batch in batches:
-        output = model(batch)
-        if passes:
-            rewriter.look_back(output)
-        (output.square().sum() / 6).backward()
-    rewriter.precondition()
-    own = [lambda h: h.square().sum() / 6]
-    further = [lambda h, k=k: h.log_softmax(1)[:, k].sum() for k in range(passes)]
-    for name, expected in output_gradients(twin, batches, further or own).items():
-        torch.testing.assert_close(rewriter.state_dict()[f"{name}.outputs"], expected, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.usefixtures("_fresh_compiler")
-@pytest.mark.parametrize("passes", [0, 3])
-def test_gradients_at_the_outputs_reach_out_of_a_compiled_module(passes: int) -> None:
-    model, twin = network(), network()
-    rewriter = Rewriter(model, Pairs(passes=passes))
-    fast = torch.compile(model, backend="aot_eager", fullgraph=True, dynamic=False)
-    for step in range(2):
-        batches = [images(4, 2 * step), images(4, 2 * step + 1)]
-        model.zero_grad()
-        for batch in batches:
-            output = fast(batch)
-            if passes:
-                rewriter.look_back(output)
-            (output.square().sum() / 8).backward()
-        rewriter.precondition()
-        own = [lambda h: h.square().sum() / 8]
-        further = [lambda h, k=k: h.log_softmax(1)[:, k].sum() for k in range(passes)]
-        for name, expected in output_gradients(twin, batches, further or own).items():
-            torch.testing.assert_close(rewriter.state_dict()[f"{name}.outputs"], expected, rtol=1e-9, atol=1e-12)
 
 
 # --- ranks -------------------------------------------------------------------------------------------

@@ -196,3 +196,17 @@ class Compared:
                 assert_close(layer.bias.grad, bias, tolerance * size)
         for calls in self.inputs.values():
             calls.clear()
+
+
+def network(bias: bool = True) -> nn.Sequential:
+    """Convolutions with stride, dilation, padding of two kinds and groups, and dense layers."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(2, 4, (3, 2), stride=2, padding=(1, 0), bias=bias), nn.ReLU(inplace=True),
+        nn.Conv2d(4, 6, 2, groups=2, dilation=(1, 2), padding=1, padding_mode="circular", bias=bias), nn.Tanh(),
+        nn.Flatten(), nn.Linear(72, 5, bias=bias), nn.ReLU(inplace=True), nn.Linear(5, 3, bias=bias),
+    ).double()  # fmt: skip
+
+
+def images(count: int, seed: int) -> Tensor:
+    return 1 + torch.randn(count, 2, 6, 7, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)

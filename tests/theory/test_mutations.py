@@ -52,7 +52,7 @@ def _wrong_sign_of_the_bias(h: Tensor, dy: Tensor, mean: Tensor, damped: Tensor,
 
 def _full(**options: float) -> Callable[[Any, list[Tensor]], Tensor]:
     made = BnpFull.made(**({"rho": 0.9, "every": 1} | options))
-    return lambda layer, batches: preconditioners._steps(layer, Rewriter(layer, made), batches)
+    return lambda layer, batches: preconditioners.after_steps(layer, Rewriter(layer, made), batches)
 
 
 unfolded, preconditioner, hessian_of = convolution.unfolded, hessian.preconditioner, hessian.hessian_of
