@@ -1,4 +1,4 @@
-"""The numbered statements of the paper, each tried on random and, if asked, on real data.
+"""The numbered statements of the paper, and some on BNP's kin, each tried on random and, if asked, on real data.
 
 A check returns what it tried, the instance that came nearest to breaking the statement, the tightest ratio of its two
 sides and a verdict, in float64 and from a seed; what happens outside the hypotheses is shown beside it. Adding a

@@ -84,8 +84,8 @@ def _fewer_rows(setup: Setup) -> str:
     )
 
 
-@statement("diagonal-covariance", "where the inputs' covariance is diagonal, BNP with the whole covariance is BNP")
-def diagonal_covariance(setup: Setup) -> Finding:
+@statement("full-bnp", "where the inputs' covariance is diagonal, BNP with the whole covariance is BNP")
+def full_bnp(setup: Setup) -> Finding:
     """Two steps of both on the same gradients; dense layers and convolutions, with and without a bias."""
     equal = Equality(1e-9)
     for layer, batches, where in _diagonal(setup):
@@ -121,7 +121,7 @@ def after_steps(layer: Layer, tracker: BNP | Rewriter, batches: list[Tensor]) ->
 
 def _diagonal(setup: Setup) -> Iterator[tuple[Layer, list[Tensor], str]]:
     """Layers and batches whose features or channels vary independently of each other, to the last digit."""
-    generator = setup.generator("diagonal-covariance")
+    generator = setup.generator("full-bnp")
     for trial in range(setup.trials):
         n = int(torch.randint(1, 7, (), generator=generator))
         batch = int(torch.randint(2, 6, (), generator=generator))

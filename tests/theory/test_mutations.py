@@ -174,7 +174,7 @@ MUTANTS: dict[str, list[tuple[Any, str, Callable[..., Any] | float]]] = {
         (preconditioners, "damped_kappa", lambda largest, smallest, damping: 1.0),
         (preconditioners, "extended", _without_the_ones),
     ],
-    "diagonal-covariance": [
+    "full-bnp": [
         (preconditioners, "_by_full", _full(rho=0.91)),
         (preconditioners, "_by_full", _full(eps1=1.1e-2)),
         (preconditioners, "_by_full", _full(every=2)),
