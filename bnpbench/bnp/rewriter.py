@@ -81,16 +81,26 @@ class Rewriter(Tracker[SumsPool]):
         return (True,) if self.transform.every == 1 else (True, False)
 
     def refreshes(self, ahead: int = 0) -> bool:
-        """Whether the next step has a refresh, or the one so many steps ahead of it.
+        """Whether the next step has a refresh, or a later one.
 
         Of a layer that has had no part in any step, nobody knows when it will.
+
+        Args:
+            ahead: so many steps later than the next.
+
+        Returns:
+            True or False; the host knows.
         """
         every, begun = self.transform.every, {steps for steps in self._steps.values() if steps}
         return any((steps + ahead) % every == 0 for steps in begun or {0})
 
     @contextmanager
     def turn(self, refresh: bool) -> Iterator[None]:
-        """Inside, every step has a refresh, or none has one, and steps are not counted."""
+        """Inside, all steps are of one kind, and are not counted.
+
+        Args:
+            refresh: whether they have a refresh.
+        """
         before, self._turn = self._turn, refresh
         try:
             yield

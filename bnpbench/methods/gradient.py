@@ -98,10 +98,22 @@ class GradientPlugin(MethodPlugin):
         raise NotImplementedError(f"{type(self).__name__} makes nothing of sums")
 
     def refresh(self, layer: Layer, state: State) -> None:
-        """Compute what serves the next ``every`` steps, in place; behind :meth:`fold`."""
+        """Compute what serves the next ``every`` steps, in place; behind :meth:`fold`.
+
+        Args:
+            layer, state: as of :meth:`input_sums`.
+        """
 
     def rewrite(self, layer: Layer, state: State, gradient: Tensor) -> Tensor:
-        """The gradient that takes the place of ``gradient`` = [G_b | G_w], (groups, outputs of a group, columns)."""
+        """The gradient that takes the place of another.
+
+        Args:
+            layer, state: as of :meth:`input_sums`.
+            gradient: [G_b | G_w], (groups, outputs of a group, columns).
+
+        Returns:
+            Of the same shape.
+        """
         raise NotImplementedError(f"{type(self).__name__} makes nothing of a gradient")
 
     def apply(self, layer: Layer, state: State, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -123,9 +135,15 @@ class GradientPlugin(MethodPlugin):
         return gradient[..., 1:], gradient[..., :1]
 
     def input_matrix(self, layer: Layer, state: State) -> Tensor:
-        """What multiplies [G_b | G_w] from the right, for condition numbers: (groups, columns, columns).
+        """What multiplies [G_b | G_w] from the right, for condition numbers.
 
         By default what becomes of the identity, which is right where a row of the gradient is changed by itself.
+
+        Args:
+            layer, state: as of :meth:`input_sums`.
+
+        Returns:
+            (groups, columns, columns).
         """
         import torch
 
@@ -172,6 +190,13 @@ class GradientPlugin(MethodPlugin):
     def preconditioner(self, model: nn.Module, training: Training) -> Rewriter:
         """What runs it on a model.
 
+        Args:
+            model: the network with the method's layers, on its device.
+            training: how it is trained.
+
+        Returns:
+            A rewriter with this as its transform.
+
         Raises:
             NotApplicable: no layer is left to it.
         """
@@ -190,7 +215,15 @@ class GradientPlugin(MethodPlugin):
         return rewriter
 
     def published(self, model: nn.Module, batch: Tensor) -> Published:
-        """:meth:`flops`, and what this class does with rows and gradients, counted; backward passes are not in it."""
+        """:meth:`flops`, and what this class does with rows and gradients, counted; backward passes are not in it.
+
+        Args:
+            model: on the ``meta`` device.
+            batch: one batch of input, on ``meta``.
+
+        Returns:
+            Both numbers of operations, the first None where there is no formula.
+        """
         from bnpbench.bnp.costs import tracked_shapes
 
         rewriter = self.preconditioner(model, Training(len(batch)))
@@ -227,7 +260,14 @@ class GradientPlugin(MethodPlugin):
         return step.total + round(refresh.total / self.every)
 
     def refuses(self, training: Training) -> Misfit | None:
-        """In fp16 the gradients at the outputs are scaled with the loss."""
+        """Also where gradients at the outputs would be scaled with the loss, in fp16.
+
+        Args:
+            training: how a cell would be trained.
+
+        Returns:
+            What is wrong, if anything.
+        """
         if self.gradients and training.precision == "fp16":
             return Misfit(f"{self.kind} takes statistics of gradients, which fp16 scales with the loss")
         return super().refuses(training)

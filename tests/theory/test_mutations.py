@@ -56,7 +56,7 @@ def _full(**options: float) -> Callable[[Any, list[Tensor]], Tensor]:
 
 
 unfolded, preconditioner, hessian_of = convolution.unfolded, hessian.preconditioner, hessian.hessian_of
-lean_step = costs.lean_step
+lean_step, multiplier = costs.lean_step, preconditioners.multiplier
 bn_flops, lean_bnp_flops, bnp_flops, merge, make_bnp = (
     costs.bn_flops,
     costs.lean_bnp_flops,
@@ -172,7 +172,7 @@ MUTANTS: dict[str, list[tuple[Any, str, Callable[..., Any] | float]]] = {
             lambda largest, smallest, damping: (largest + damping) / (smallest + damping),
         ),
         (preconditioners, "damped_kappa", lambda largest, smallest, damping: 1.0),
-        (preconditioners, "extended", _without_the_ones),
+        (preconditioners, "multiplier", lambda rows, method: multiplier(rows, method) @ multiplier(rows, method)),
     ],
     "full-bnp": [
         (preconditioners, "_by_full", _full(rho=0.91)),
