@@ -100,6 +100,9 @@ class Rewriter(Tracker[SumsPool]):
 
         Args:
             refresh: whether they have a refresh.
+
+        Returns:
+            A context, which goes around making a program of a step.
         """
         before, self._turn = self._turn, refresh
         try:
