@@ -115,7 +115,7 @@ class CellRow(TypedDict, total=False):
     flops_method_counted: Annotated[int | None, replace(_FLOPS, label="method, counted")]
     flops_method_executed: Annotated[int | None, replace(_FLOPS, label="method, executed", judged="under one torch")]
     flops_method_products: Annotated[int | None, replace(_FLOPS, label="products of these", judged=None)]
-    flops_refresh: Annotated[int | None, replace(_FLOPS, label="a refresh", judged="under one torch")]
+    flops_refresh: Annotated[int | None, replace(_FLOPS, judged="under one torch")]
     bytes_per_step: Annotated[int | None, Metric("B", better="lower", exact=True)]
     operators_per_step: Annotated[
         int | None, Metric(label="operators", better="lower", exact=True, judged="under one torch")

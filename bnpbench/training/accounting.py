@@ -196,6 +196,8 @@ def _by_turns(step: Step, shares: Counter[int]) -> tuple[int, int | None, int]:
         with rewriter.turn(refresh):
             found[refresh] = _executed(step, shares)
     more, (operations, calls) = found[True][0], found[rewriter.turns[-1]]
+    if len(found) == 1:
+        return operations, None, calls
     return operations + round((more - operations) / rewriter.transform.every), more - operations, calls
 
 
