@@ -42,7 +42,7 @@ def fold_normalized(mean: Tensor, weight: Tensor, value: Tensor, rho: float) -> 
         rho: weight of the past, from 0 to less than 1.
     """
     weight.mul_(rho).add_(1.0 - rho)
-    mean.add_((value - mean) * ((1.0 - rho) / weight))
+    mean.lerp_(value, (1.0 - rho) / weight)
 
 
 def times(weight: Tensor, bias: Tensor | None, matrix: Tensor) -> tuple[Tensor, Tensor | None]:

@@ -31,5 +31,5 @@ class EvaF(RankOne):
 
     def fold(self, layer: Layer, state: State, sums: Sums) -> None:
         begun = state["weight"]
-        state["mean"].add_((sums.inputs / sums.rows - state["mean"]) * (1.0 - self.rho * begun))
+        state["mean"].lerp_(sums.inputs / sums.rows, 1.0 - self.rho * begun)
         begun.fill_(1.0)
