@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from bnpbench.datasets.base import DatasetPlugin, DataShape
     from bnpbench.execution.run import run_suite
     from bnpbench.initializations.base import InitializationPlugin
+    from bnpbench.losses.base import LossPlugin
     from bnpbench.measure.flops import FlopCount
     from bnpbench.methods.base import Decay, Ink, MethodPlugin, Preconditioner, Published
     from bnpbench.methods.gradient import GradientPlugin
@@ -36,6 +37,7 @@ _HOMES = {
     "GradientPlugin": "bnpbench.methods.gradient",
     "InitializationPlugin": "bnpbench.initializations.base",
     "Ink": "bnpbench.methods.base",
+    "LossPlugin": "bnpbench.losses.base",
     "MethodPlugin": "bnpbench.methods.base",
     "Misfit": "bnpbench.sites",
     "NetworkPlugin": "bnpbench.networks.base",
@@ -65,6 +67,7 @@ __all__ = [
     "GradientPlugin",
     "InitializationPlugin",
     "Ink",
+    "LossPlugin",
     "MethodPlugin",
     "Misfit",
     "NetworkPlugin",

@@ -1,4 +1,4 @@
-"""What a suite can name by a kind: methods, networks, data sets, optimizers, schedules and initializations.
+"""What a suite can name by a kind: methods, networks, data sets, optimizers, schedules, initializations and losses.
 
 Every class with a kind that a module of the packages below defines is one of the built-in ones: adding one is adding a
 file. Plugins are classes of the same bases from a user's file; a registry with them is a new one.
@@ -14,11 +14,12 @@ from functools import cache
 from types import MappingProxyType, ModuleType
 from typing import TypeGuard, TypeVar, cast
 
-from bnpbench import datasets, initializations, methods, networks, optimizers, schedules
+from bnpbench import datasets, initializations, losses, methods, networks, optimizers, schedules
 from bnpbench.datasets.base import DatasetPlugin
 from bnpbench.errors import DataError, SuiteError
 from bnpbench.fields import Kinded
 from bnpbench.initializations.base import InitializationPlugin
+from bnpbench.losses.base import LossPlugin
 from bnpbench.methods.base import MethodPlugin
 from bnpbench.networks.base import NetworkPlugin
 from bnpbench.optimizers.base import OptimizerPlugin
@@ -32,8 +33,9 @@ BASES: tuple[type[Kinded], ...] = (
     OptimizerPlugin,
     SchedulePlugin,
     InitializationPlugin,
+    LossPlugin,
 )
-_PACKAGES = (methods, networks, datasets, optimizers, schedules, initializations)
+_PACKAGES = (methods, networks, datasets, optimizers, schedules, initializations, losses)
 
 
 class Registry:
@@ -89,6 +91,12 @@ def is_base(value: object) -> TypeGuard[type[Kinded]]:
 def noun(base: type[Kinded]) -> str:
     """What the things of a base are called: ``method``, ``network``, ``dataset``, …"""
     return base.__name__.removesuffix("Plugin").lower()
+
+
+def nouns(base: type[Kinded]) -> str:
+    """What several of them are called."""
+    one = noun(base)
+    return f"{one}es" if one.endswith("s") else f"{one}s"
 
 
 @cache

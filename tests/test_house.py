@@ -13,6 +13,7 @@ HOOKS = (  # torch's hooks, dispatch and autograd take and give anything
     "bnp/",
     "measure/flops.py",
     "training/accounting.py",
+    "layers/filter_response.py",
     "layers/synchronized.py",
     "profiling/phases.py",
 )

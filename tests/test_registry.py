@@ -60,6 +60,7 @@ def test_every_base_has_its_kinds_and_every_kind_its_name() -> None:
         "optimizer",
         "schedule",
         "initialization",
+        "loss",
     ]
     for base in BASES:
         known = built_in().kinds(base)

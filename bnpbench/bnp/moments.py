@@ -19,7 +19,8 @@ class MomentsCall(Call):
     __slots__ = ("mean", "variance")
 
     def __init__(self, pool: Pool, mean: Tensor, variance: Tensor | None, counts: Counts) -> None:
-        self.pool, self.mean, self.variance, self.counts = pool, mean, variance, counts
+        super().__init__(pool, counts)
+        self.mean, self.variance = mean, variance
 
 
 class MomentsPool(Pool):

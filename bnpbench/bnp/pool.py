@@ -53,12 +53,15 @@ class GradVersion:
 
 
 class Call:
-    """One call of a layer: what a subclass keeps of its rows, and how many they are."""
+    """One call of a layer: what a subclass keeps of its rows, and how many they are.
 
-    __slots__ = ("counts", "pool")
+    ``task`` is the backward pass that it was recomputed in, if any.
+    """
+
+    __slots__ = ("counts", "pool", "task")
 
     def __init__(self, pool: Pool, counts: Counts) -> None:
-        self.pool, self.counts = pool, counts
+        self.pool, self.counts, self.task = pool, counts, _graph_task()
 
     def __call__(self, grad_outputs: tuple[Tensor | None]) -> tuple[Tensor] | None:
         """The hook on the autograd node of the call."""
@@ -317,7 +320,9 @@ class Pools(Generic[Kind]):
             Variable._execution_engine.queue_callback(partial(self._finish, task))
         of_layer = arrivals.get(call.pool)
         if of_layer is None:
-            of_layer = arrivals[call.pool] = Arrivals(GradVersion(call.pool.settle(accumulating=True)))
+            # What one backward pass recomputes piece by piece arrives by several of its own, one after the other.
+            whole = call.task != _NO_TASK and all(known.task == call.task for known in call.pool.calls)
+            of_layer = arrivals[call.pool] = Arrivals(GradVersion(call.pool.settle(accumulating=not whole)))
         of_layer.calls[call] = kept
 
     def begin_step(self) -> None:

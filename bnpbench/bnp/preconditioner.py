@@ -46,9 +46,11 @@ class BNP(Tracker[MomentsPool]):
     inverse of diag(sigma~^2) + mu mu^T. A layer whose weight has no gradient is left alone.
 
     Statistics are kept in float32, or float64 where a weight is; under autocast and GradScaler too. They follow a model
-    that is cast or moved. One whose layers are replaced, tied, pruned, parametrized or sharded needs a new BNP; at the
-    next step that is an error. A NaN or an infinity in a layer's input is not filtered: it stays in the layer's running
-    values and makes its preconditioned gradient non-finite, so that the loss shows it in the next step.
+    that is cast or moved. One whose layers are tied, pruned, parametrized or sharded needs a new BNP; at the next step
+    that is an error. A layer that is taken out of the model or replaced is left alone from the next step on, with a
+    warning; its running values stay as they are. A NaN or an infinity in a layer's input is not filtered: it stays in
+    the layer's running values and makes its preconditioned gradient non-finite, so that the loss shows it in the next
+    step.
 
     Nothing is read back to the host by a step, and what it changes is changed in place, so that a whole step - from the
     forward pass to ``precondition()`` - can be captured in a CUDA graph.
@@ -92,7 +94,8 @@ class BNP(Tracker[MomentsPool]):
         ValueError: an option out of range; a layer that another BNP tracks.
 
     Warns:
-        UserWarning: there is no layer to track; later, if weights keep changing without :meth:`precondition`.
+        UserWarning: there is no layer to track; later, if weights keep changing without :meth:`precondition`, or where
+            a tracked layer is no longer part of the model.
 
     Source: Lange, Helfrich, Ye, JMLR 23(72), 2022, Algorithms 2 and 3.
     """
@@ -174,7 +177,7 @@ class BNP(Tracker[MomentsPool]):
         shown = [f"{name!r} (lean)" if name in self.lean else repr(name) for name in self.layers]
         lines.append(f"  preconditions {len(shown)}: {', '.join(shown) or '-'}")
         lines.append(f"  leaves alone {len(self.skipped)}: {', '.join(map(repr, self.skipped)) or '-'}")
-        attached = sum(handle.id in (handle.hooks_dict_ref() or ()) for handle in self._attached)
+        attached = len(self._owners())
         step = f"{attached} attached optimizer{' steps' if attached == 1 else 's step'}"
         lines.append(f"  when {step if attached else 'precondition() is called'}")
         return "\n".join(lines)
@@ -194,11 +197,16 @@ class BNP(Tracker[MomentsPool]):
         for layer in self._layers:
             layer.module.__dict__.pop("product", None)
 
+    def _leave(self, gone: Sequence[Layer]) -> None:
+        super()._leave(gone)
+        for layer in gone:
+            layer.module.__dict__.pop("product", None)
+
     def _apply(self, chosen: Sequence[MomentsPool], active: list[MomentsPool]) -> None:
         for section in self._running.sections:
             with without_autocast(section.device.type):
                 self._step(section, chosen, [pool for pool in active if pool.layer in section.members])
-        self._lean.forget(pool.layer for pool in chosen)
+        self._lean.forget((*(pool.layer for pool in chosen), *self._gone))
 
     def _step(self, section: Section, chosen: Sequence[MomentsPool], active: list[MomentsPool]) -> None:
         """Steps 1 to 5 of the layers on one device; ``active`` are those of the ``chosen`` that have gradients."""

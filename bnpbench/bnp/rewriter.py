@@ -146,7 +146,7 @@ class Rewriter(Tracker[SumsPool]):
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         super().load_state_dict(state)
-        for layer in self._layers:
+        for layer in self._states:
             self._steps[layer] = int(state[f"{_prefix(layer)}steps"])
 
     def input_matrix(self, name: str, inputs: Tensor, group: int = 0) -> Tensor:

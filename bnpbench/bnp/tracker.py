@@ -10,6 +10,7 @@ into the running values once, rewrites ``.grad`` and empties the pool; nothing e
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, Literal
 
@@ -45,7 +46,8 @@ class Tracker(Generic[Kind]):
         ValueError: another tracker has one of the layers.
 
     Warns:
-        UserWarning: there is no layer to track; later, if weights keep changing without :meth:`precondition`.
+        UserWarning: there is no layer to track; later, if weights keep changing without :meth:`precondition`, or where
+            a tracked layer is no longer part of the model.
     """
 
     title: str = "BNP"  # in messages
@@ -72,16 +74,19 @@ class Tracker(Generic[Kind]):
             warnings.warn(f"{self.title} tracks no layer of this {type(model).__name__} ({reasons})", stacklevel=3)
         self._layers = [Layer(name, module) for name, module in tracked.items()]
         self._fingerprint, self._looked = Fingerprint(model, tracked.values()), False
-        self._handles: list[RemovableHandle] = []
-        self._attached: list[RemovableHandle] = []
+        self._handles: dict[Layer, RemovableHandle] = {}
+        self._gone: list[Layer] = []
+        self._attached: list[tuple[weakref.ref[torch.optim.Optimizer], RemovableHandle]] = []
+        # Of each layer that one of several attached optimizers preconditioned: those that have yet to step on it.
+        self._awaited: dict[Layer, weakref.WeakSet[torch.optim.Optimizer]] = {}
 
     def _track(self, pools: Pools[Kind]) -> None:
         """Put the hooks on the layers; called once, when a subclass has made its pools."""
         self._pools = pools
-        self._handles += [
-            pool.layer.module.register_forward_hook(ForwardHook(pool, self), with_kwargs=True)
+        self._handles = {
+            pool.layer: pool.layer.module.register_forward_hook(ForwardHook(pool, self), with_kwargs=True)
             for pool in pools.of(self._layers)
-        ]
+        }
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -95,52 +100,49 @@ class Tracker(Generic[Kind]):
             StatisticsError: a layer has a gradient but no rows: its hook never ran, or ``precondition()`` already did;
                 or it is no longer the layer that it was.
         """
+        self._follow()
         self._precondition(self._layers)
 
     def attach(self, optimizer: torch.optim.Optimizer) -> RemovableHandle:
-        """Make every ``optimizer.step()`` precondition first, for the layers whose weight that optimizer owns.
+        """Make ``optimizer.step()`` precondition first, the layers that it owns the weight or the bias of.
+
+        Several optimizers of one model are attached one by one, and step in any order: a layer is folded and
+        preconditioned once for what its backward passes gave, by the first step of an optimizer that owns a part of it,
+        and the steps of its other owners take what that one left. So those that share a layer step on the same backward
+        passes; with a GradScaler, unscale the gradients of all of them before the first steps.
 
         Gradients that are clipped before ``step()`` are then clipped raw; to clip preconditioned ones, call
         :meth:`precondition` instead.
 
         Args:
-            optimizer: with the weights and biases of some of the tracked layers among its parameters.
+            optimizer: with weights or biases of some of the tracked layers among its parameters.
 
         Returns:
             A handle; its ``remove()`` detaches.
 
         Raises:
-            ValueError: the optimizer owns no tracked layer, or a weight without its bias, or is attached already; at
-                ``step()``, if that is given a closure, which would compute new gradients after they were
-                preconditioned.
+            ValueError: the optimizer owns no tracked layer, or is attached already; at ``step()``, if that is given a
+                closure, which would compute new gradients after they were preconditioned, or if no attached optimizer
+                owns the other part of a layer, weight or bias, that has a gradient.
             StatisticsError: a tracked layer is no longer the layer that it was.
         """
         kind = type(optimizer).__name__
         self._look()
-        hooks = optimizer._optimizer_step_pre_hooks
-        if any(handle.hooks_dict_ref() is hooks and handle.id in hooks for handle in self._attached):
+        if optimizer in self._owners():
             raise ValueError(f"this {kind} is attached already: remove() the handle that attach() gave")
-        layers = self._owned_by(optimizer)
-        if not layers:
-            raise ValueError(f"this {kind} owns the weight of no layer that {self.title} tracks")
-        owned = _parameters_of(optimizer)
-        for layer in layers:
-            bias = layer.module.bias
-            if bias is not None and bias.requires_grad and id(bias) not in owned:
-                raise ValueError(
-                    f"this {kind} owns the weight of layer {layer.name!r} but not its bias, and whose step() came "
-                    "first would decide what the other sees: call precondition() before both instead"
-                )
+        if not self._owned_by(optimizer):
+            raise ValueError(f"this {kind} owns neither weight nor bias of a layer that {self.title} tracks")
 
         def before_step(optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             if any(argument is not None for argument in (*args[1:2], kwargs.get("closure"))):
                 raise ValueError(
                     f"{self.title} cannot precondition gradients that a closure computes: call step() without one"
                 )
-            self._precondition(self._owned_by(optimizer))
+            self._follow()
+            self._precondition_for(optimizer)
 
         handle = optimizer.register_step_pre_hook(before_step)
-        self._attached.append(handle)
+        self._attached.append((weakref.ref(optimizer), handle))
         return handle
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -168,10 +170,11 @@ class Tracker(Generic[Kind]):
 
     def remove(self) -> None:
         """Take all hooks off the model and its optimizers."""
-        for handle in (*self._handles, *self._attached):
+        for handle in (*self._handles.values(), *(handle for _, handle in self._attached)):
             handle.remove()
         self._handles.clear()
         self._attached.clear()
+        self._awaited.clear()
         self._pools.empty()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -197,7 +200,6 @@ class Tracker(Generic[Kind]):
 
     @torch.no_grad()
     def _precondition(self, chosen: Sequence[Layer]) -> None:
-        self._follow()
         self._pools.begin_step()
         pools = self._pools.of(chosen)
         with_grad = [pool for pool in pools if pool.settle() is not None]
@@ -206,7 +208,7 @@ class Tracker(Generic[Kind]):
                 if pool.layer.weight.grad is None:
                     pool.empty()
         self._apply(pools, with_grad)
-        for pool in with_grad:
+        for pool in (*with_grad, *self._pools.of(self._gone)):
             pool.empty()
 
     def _follow(self) -> None:
@@ -215,23 +217,31 @@ class Tracker(Generic[Kind]):
             self._look()
 
     def _look(self) -> None:
-        """Find the tracked layers in the model as it is now; follow it if it was moved or cast.
+        """Find the tracked layers in the model as it is now; lay the running values out anew if it was moved or cast.
 
         Raises:
-            StatisticsError: a layer is gone, or of a kind that is left alone.
+            StatisticsError: a layer is of a kind that is left alone.
         """
         found, skipped = find_layers(self._model, self._wanted)
-        modules = set(found.values())
+        names = {module: name for name, module in self._model.named_modules()}
         for layer in self._layers:
-            if layer.module not in modules:
-                names = [name for name, module in self._model.named_modules() if module is layer.module]
-                reason = skipped[names[0]] if names else "it is no longer part of the model"
+            name = names.get(layer.module)
+            if name in skipped:
                 raise StatisticsError(
-                    f"layer {layer.name!r} is not what it was when {self.title} was made ({reason}): remove() it, and "
-                    f"make {self.title} for the model as it is now"
+                    f"layer {layer.name!r} is not what it was when {self.title} was made ({skipped[name]}): "
+                    f"remove() it, and make {self.title} for the model as it is now"
                 )
-        tracked = {layer.module for layer in self._layers}
-        untracked = [name for name, module in found.items() if module not in tracked]
+        gone = [layer for layer in self._layers if layer.module not in names]
+        if gone:
+            self._leave(gone)
+            warnings.warn(
+                f"layer {', '.join(repr(layer.name) for layer in gone)} is no longer part of the model, and "
+                f"{self.title} leaves alone what stands in its place: remove() it, and make {self.title} for the model "
+                "as it is now",
+                stacklevel=4,
+            )
+        tracked, known = {layer.module for layer in self._layers}, {layer.name for layer in self._gone}
+        untracked = [name for name, module in found.items() if module not in tracked and name not in known]
         if untracked:
             warnings.warn(
                 f"{self.title} leaves {', '.join(map(repr, untracked))} alone, for it was made before: remove() it, "
@@ -244,9 +254,60 @@ class Tracker(Generic[Kind]):
             self._place()
             self._pools.follow()
 
+    def _precondition_for(self, optimizer: torch.optim.Optimizer) -> None:
+        """Before a step of an attached optimizer: the layers that it owns a part of, but for what another did."""
+        layers = self._owned_by(optimizer)
+        owners = self._owners()
+        if len(owners) > 1:
+            layers = [layer for layer in layers if not self._is_done(layer, optimizer)]
+        owned = set().union(*map(_parameters_of, owners))
+        for layer in layers:
+            if layer.weight.grad is not None:
+                self._demand_owners(layer, owned, type(optimizer).__name__)
+        if layers:
+            self._precondition(layers)
+        theirs = [(one, set(self._owned_by(one))) for one in owners if one is not optimizer]
+        for layer in layers if theirs else ():
+            self._awaited[layer] = weakref.WeakSet(one for one, parts in theirs if layer in parts)
+
+    def _is_done(self, layer: Layer, optimizer: torch.optim.Optimizer) -> bool:
+        """Whether another optimizer's step has preconditioned a layer for this one, and nothing has come since."""
+        awaited = self._awaited.get(layer, ())
+        if optimizer not in awaited:
+            return False
+        self._awaited[layer].discard(optimizer)
+        (pool,) = self._pools.of([layer])
+        pool.settle()
+        return not pool.has_rows
+
+    def _demand_owners(self, layer: Layer, owned: set[int], kind: str) -> None:
+        """Raises ValueError where the gradient of a weight or bias would be rewritten under an optimizer elsewhere."""
+        parts = {"weight": layer.weight} | ({} if layer.bias_grad is None else {"bias": layer.module.bias})
+        lacking = [name for name, parameter in parts.items() if id(parameter) not in owned]
+        if lacking:
+            (own,) = parts.keys() - lacking
+            raise ValueError(
+                f"this {kind} owns the {own} of layer {layer.name!r} but not its {lacking[0]}: attach() the optimizer "
+                "that owns it, too, or call precondition() before both instead"
+            )
+
+    def _owners(self) -> list[torch.optim.Optimizer]:
+        """The attached optimizers."""
+        pairs = ((reference(), handle) for reference, handle in self._attached)
+        return [one for one, handle in pairs if one is not None and handle.id in one._optimizer_step_pre_hooks]
+
+    def _leave(self, gone: Sequence[Layer]) -> None:
+        """Track these layers no longer; their running values stay what they are, so that states fit as before."""
+        for layer in gone:
+            self._handles.pop(layer).remove()
+            self.skipped[layer.name] = f"replaced after {self.title} was made"
+        self._layers = [layer for layer in self._layers if layer not in gone]
+        self._gone += gone
+
     def _owned_by(self, optimizer: torch.optim.Optimizer) -> list[Layer]:
+        """The layers whose weight, or trained bias, is among the parameters of an optimizer."""
         owned = _parameters_of(optimizer)
-        return [layer for layer in self._layers if id(layer.weight) in owned]
+        return [layer for layer in self._layers if id(layer.weight) in owned or id(layer.module.bias) in owned]
 
     def _is_distributed(self) -> bool:
         if self.process_group is False or not (dist.is_available() and dist.is_initialized()):

@@ -23,6 +23,7 @@ class What(StrEnum):
     optimizers = "optimizers"
     schedules = "schedules"
     initializations = "initializations"
+    losses = "losses"
     metrics = "metrics"
     columns = "columns"
     suites = "suites"
@@ -60,9 +61,9 @@ def _kinds(what: What) -> Callable[[], Lines]:
     """Those of the registry."""
 
     def lines() -> Iterator[tuple[str, ...]]:
-        from bnpbench.registry import BASES, built_in, noun
+        from bnpbench.registry import BASES, built_in, nouns
 
-        base = next(base for base in BASES if f"{noun(base)}s" == what)
+        base = next(base for base in BASES if nouns(base) == what)
         for kind, cls in built_in().kinds(base).items():
             yield kind, _summary(cls), _options(cls)
 

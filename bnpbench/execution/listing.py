@@ -245,7 +245,7 @@ def _left(suite: Suite, cells: Iterable[Cell], built: bool) -> str:
 def _finals(suite: Suite) -> str:
     assert suite.select is not None
     return (
-        f"finals: chosen later, the best {suite.select.over} of each by {suite.select.by}, "
+        f"finals: chosen later, the best {' and '.join(suite.select.axes)} of each by {suite.select.by}, "
         f"on {number_of(len(suite.seeds()), 'seed')} and the whole training set"
     )
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bnpbench.layers.averaged import AveragedBatchNorm
+from bnpbench.layers.filter_response import FilterResponseNorm, threshold
 from bnpbench.layers.four_things import FourThings
 from bnpbench.layers.probing import Calls, calls_of, on_meta
 from bnpbench.layers.renorm import BatchRenorm
 from bnpbench.layers.rms import RmsNorm
-from bnpbench.layers.standardized import Standardized
+from bnpbench.layers.standardized import ScaledStandardized, Standardized
 from bnpbench.layers.swap import Place, normalizes, places, swapped
 from bnpbench.layers.synchronized import SynchronizedBatchNorm
 from bnpbench.layers.tanh import DynamicTanh
@@ -19,9 +20,11 @@ __all__ = [
     "BatchRenorm",
     "Calls",
     "DynamicTanh",
+    "FilterResponseNorm",
     "FourThings",
     "Place",
     "RmsNorm",
+    "ScaledStandardized",
     "Standardized",
     "SynchronizedBatchNorm",
     "calls_of",
@@ -29,5 +32,6 @@ __all__ = [
     "on_meta",
     "places",
     "swapped",
+    "threshold",
     "weighted",
 ]

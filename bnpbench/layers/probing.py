@@ -28,11 +28,12 @@ class Calls:
 
     Attributes:
         uncalled: those whose weight gets a gradient though nothing calls them, or not where gradients pass.
-        even: whether every call of the others gets a gradient, and is made in the forward pass.
+        once: whether each of the others is called once, in the forward pass, and that call gets a gradient: those of
+            several calls come in an order of their own.
     """
 
     uncalled: frozenset[str]
-    even: bool
+    once: bool
 
 
 def calls_of(model: nn.Module, input_shape: tuple[int, ...]) -> Calls | None:
@@ -56,7 +57,7 @@ def calls_of(model: nn.Module, input_shape: tuple[int, ...]) -> Calls | None:
             handle.remove()
     trained = {name for name, module in layers.items() if module.weight.grad is not None}
     uncalled = frozenset(name for name in trained if not arrived[name])
-    return Calls(uncalled, all(made[name] == arrived[name] for name in trained - uncalled))
+    return Calls(uncalled, all(made[name] == arrived[name] == 1 for name in trained - uncalled))
 
 
 class _Note:

@@ -1,6 +1,8 @@
-"""Weights of mean 0 and variance 1."""
+"""Weights of mean 0 and variance 1, or of the variance that keeps that of a signal."""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor, nn
@@ -24,3 +26,25 @@ class Standardized(nn.Module):
         """The standardized kernel."""
         variance, mean = torch.var_mean(weight, list(range(1, weight.ndim)), correction=0, keepdim=True)
         return (weight - mean) * (variance + self.eps).rsqrt()
+
+
+class ScaledStandardized(Standardized):
+    """The same times ``gain * gamma / sqrt(N)``, N the fan in, the gain one trained number an output channel, from 1.
+
+    Source: Brock, De and Smith, "Characterizing Signal Propagation to Close the Performance Gap in Unnormalized
+    ResNets", arXiv 2101.08692, Scaled Weight Standardization.
+
+    Args:
+        weight: the kernel, whose shape, type and device it takes.
+        gamma: that of the activation which the signal came through.
+        eps: added to the variance.
+    """
+
+    def __init__(self, weight: Tensor, gamma: float, eps: float = 1e-6) -> None:
+        super().__init__(eps)
+        self.scale = gamma / math.sqrt(weight[0].numel())
+        self.gain = nn.Parameter(weight.new_ones(len(weight), *[1] * (weight.ndim - 1)))
+
+    def forward(self, weight: Tensor) -> Tensor:
+        """The standardized kernel."""
+        return super().forward(weight) * (self.gain * self.scale)

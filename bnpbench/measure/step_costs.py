@@ -21,7 +21,8 @@ class Columns:
             Where the method refreshes what it keeps every so many steps, both are means over these.
         flops_refresh: operations that a step with such a refresh does beyond those of one without.
         operators_per_step: aten operators that an eager step dispatches, with BNP in its plain form where it is fused;
-            one without a refresh, where there are such.
+            one without a refresh, where there are such. None, as the bytes, where the optimizer's steps differ from one
+            another.
         bnp_form: how BNP is to be computed (``BNP.form``): ``plain``, or ``lean`` or ``fused`` and, where others are in
             the plain form, ``: <layers>``. The row of a cell that ran tells the form that did.
         bytes_per_step: least traffic with the memory: each parameter, gradient, moment of the optimizer and running
@@ -34,6 +35,8 @@ class Columns:
         bnp_layers: that BNP, or another preconditioner, has in hand.
         bnp_parameters: numbers in their weights and biases.
         bnp_skipped: what else has weights, a line each: name and why it is left alone; not normalizations.
+        optimizer_parts: the optimizers, a line each: name, parameters that it serves, and whether weight decay is
+            coupled to the gradients or decoupled.
     """
 
     parameters: int | None = None
@@ -52,6 +55,7 @@ class Columns:
     bnp_layers: int | None = None
     bnp_parameters: int | None = None
     bnp_skipped: str | None = None
+    optimizer_parts: str | None = None
 
 
 @dataclass(frozen=True)

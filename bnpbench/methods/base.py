@@ -101,7 +101,8 @@ class MethodPlugin(Kinded):
     """A method: a normalization, a change of the gradients, a penalty, or several of these.
 
     A subclass defines what it does and leaves the rest: :meth:`layer`, :meth:`preconditioner` (or ``preconditioned``),
-    :meth:`decays`. One that defines none of them is a network without a method under another name, and is refused.
+    :meth:`decays`, :meth:`finish`. One that defines none of them is a network without a method
+    under another name, and is refused.
 
     Attributes:
         position: where a network puts the layers: a class variable or an option, ``"post"`` (behind the activation,
@@ -150,11 +151,12 @@ class MethodPlugin(Kinded):
         """
         return self.layer(features, spatial_dims, site)
 
-    def reshape_weights(self, model: nn.Module) -> None:
-        """Change how the layers of the network take their weights, once these are drawn; by default nothing.
+    def finish(self, model: nn.Module, input_shape: tuple[int, ...]) -> None:
+        """Change the network once its weights are drawn, as how its layers take them; by default nothing.
 
         Args:
             model: the network with the method's layers, in place.
+            input_shape: of one example, as the network reads it.
 
         Raises:
             NotApplicable: it has no layer that would be changed.
@@ -275,7 +277,7 @@ class MethodPlugin(Kinded):
     @classmethod
     def does_nothing(cls) -> bool:
         """Whether it leaves a network and its training as they are."""
-        changed = (getattr(cls, name) is not getattr(MethodPlugin, name) for name in ("decays", "reshape_weights"))
+        changed = (getattr(cls, name) is not getattr(MethodPlugin, name) for name in ("decays", "finish"))
         return not (cls.normalizes() or cls.preconditions() or any(changed))
 
     @property

@@ -202,14 +202,14 @@ class GradientPlugin(MethodPlugin):
         """
         from bnpbench.bnp.rewriter import Rewriter
 
-        left, even = left_alone(model, training, self.first_layer, self.layers)
+        left, once = left_alone(model, training, self.first_layer, self.layers)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # that there is no layer, which is told below
             rewriter = Rewriter(
                 model,
                 self,
                 layers=(lambda name, module: name not in left) if left else None,
-                count="forward" if even else "backward",  # the training step takes every forward pass to a backward one
+                count="forward" if once else "backward",  # the training step takes every forward pass to a backward one
             )
         tell_left_alone(rewriter, left)
         return rewriter

@@ -75,12 +75,12 @@ class Preconditioning(Options):
         from bnpbench.bnp import BNP
         from bnpbench.bnp.fused import pays
 
-        left, even = left_alone(model, training, self.first_layer, self.layers)
+        left, once = left_alone(model, training, self.first_layer, self.layers)
         # A penalty's gradient by-passes the lean form, under autocast the plain one would run, and of the first of
         # several micro-batches it would need what the last one brings. In an eager step the lean one is more launches
         # than the fused one.
         by_gradient = training.devices > 1 or training.precision in AUTOCAST or training.penalized
-        by_gradient |= training.accumulate > 1 or not even
+        by_gradient |= training.accumulate > 1 or not once
         fused = self.form == "fused" or (self.form == "auto" and pays(training.device))
         by_gradient |= self.form != "auto" or (fused and training.engine == "eager")
         with warnings.catch_warnings():
@@ -94,7 +94,7 @@ class Preconditioning(Options):
                 scale=self.scale,
                 center=self.center,
                 standardize=self.standardize,
-                count="forward" if even else "backward",  # the training step takes every forward pass to a backward one
+                count="forward" if once else "backward",  # the training step takes every forward pass to a backward one
                 layers=(lambda name, module: name not in left) if left else None,
                 lean=None if by_gradient else partial(_costs_less_lean, training),
                 fused=fused if by_gradient else "auto",
@@ -133,7 +133,7 @@ def left_alone(
             left[name] = "its weight is used without calling it"
     if len(left) == sum(1 for _ in weighted(model)):
         raise NotApplicable(f"no layer is preconditioned{_told(left)}")
-    return left, training.input_shape is None or (calls is not None and calls.even)
+    return left, training.input_shape is None or (calls is not None and calls.once)
 
 
 def tell_left_alone(tracker: Tracker[Any], left: Mapping[str, str]) -> None:

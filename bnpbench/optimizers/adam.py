@@ -47,4 +47,5 @@ class Adam(AnyAdam):
     """torch.optim.Adam (Kingma and Ba 2015)."""
 
     torch_name: ClassVar[str] = "Adam"
+    decays: ClassVar[Literal["coupled"]] = "coupled"
     kind: Literal["adam"]

@@ -11,4 +11,5 @@ class AdamW(AnyAdam):
     """torch.optim.AdamW (Loshchilov and Hutter 2019): ``weight_decay`` shrinks the weights and joins no gradient."""
 
     torch_name: ClassVar[str] = "AdamW"
+    decays: ClassVar[Literal["decoupled"]] = "decoupled"
     kind: Literal["adamw"]

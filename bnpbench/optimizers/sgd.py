@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 class Sgd(OptimizerPlugin):
     """torch.optim.SGD."""
 
+    decays: ClassVar[Literal["coupled"]] = "coupled"
     kind: Literal["sgd"]
     momentum: Fraction = 0.0
     nesterov: bool = False

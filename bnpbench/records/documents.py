@@ -328,12 +328,17 @@ Claimed = Annotated[ClaimRecord | dict[str, JSON], Field(union_mode="left_to_rig
 
 
 class SelectRecord(Record):
-    """The axis whose best value is chosen, and by which metric."""
+    """The axis whose best value is chosen, or the axes, and by which metric."""
 
     place = "suite.select"
-    over: str
+    over: str | Annotated[list[str], Field(min_length=1)]
     by: str
     seeds: Number = None
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The names of the axes."""
+        return (self.over,) if isinstance(self.over, str) else tuple(self.over)
 
 
 class ShortenedRecord(Record):

@@ -130,6 +130,7 @@ class CellRow(TypedDict, total=False):
     bnp_layers: Annotated[int | None, Metric(exact=True)]
     bnp_parameters: Annotated[int | None, Metric(exact=True)]
     bnp_skipped: str | None  # name and reason, a line each
+    optimizer_parts: str | None  # name, parameters, weight decay, a line each
     peak_memory_bytes: Annotated[int | None, Metric("B", better="lower")]  # CUDA: of the steps alone
     graph_memory_bytes: Annotated[int | None, Metric("B", better="lower")]  # and what a CUDA graph keeps beside it
     energy_joules: Annotated[float | None, Metric("J", better="lower")]  # of all epochs; a claim means that of one
@@ -212,6 +213,7 @@ def _column(hint: object) -> Column:
 _TARGETS = {
     "seconds_to": Metric("s", better="lower"),
     "epochs_to": Metric(better="lower"),
+    "steps_to": Metric(better="lower"),
     "reached": Metric(better="higher"),
 }
 METRICS: dict[str, Metric] = {name: replace(metric, table="targets") for name, metric in _TARGETS.items()} | {

@@ -245,6 +245,8 @@ def _step(view: View, metric: str, cell: Cell) -> float:
             step = 1 / examples if examples else 0.0
         case "epochs_to":
             step = 1.0
+        case "steps_to":
+            step = statistics.median(view.series(cell, "steps").values() or [0.0])
         case "seconds_to":
             step = statistics.median(view.times(cell, "train_seconds").values() or [0.0])
         case _:
@@ -320,9 +322,10 @@ def _target(view: View, cell: Cell, metric: str, target: float | None) -> float 
         return math.inf
     if metric == "epochs_to":
         return float(first)
-    series = view.series(cell, "train_seconds")
-    seconds = [series.get(epoch, math.nan) for epoch in range(1, first + 1)]
-    if not math.isfinite(total := sum(seconds)):
-        missing = next((epoch for epoch, s in enumerate(seconds, 1) if not math.isfinite(s)), first)
-        return Missing(f"no train_seconds of epoch {missing}")
+    column = "steps" if metric == "steps_to" else "train_seconds"
+    series = view.series(cell, column)
+    taken = [series.get(epoch, math.nan) for epoch in range(1, first + 1)]
+    if not math.isfinite(total := sum(taken)):
+        missing = next((epoch for epoch, one in enumerate(taken, 1) if not math.isfinite(one)), first)
+        return Missing(f"no {column} of epoch {missing}")
     return total

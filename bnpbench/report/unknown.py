@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from bnpbench.optimizers.base import OptimizerPlugin
 from bnpbench.records.rows import COUNTER_SECONDS, LEAST_TICKS
+from bnpbench.registry import built_in
 from bnpbench.report.data import Cell, View
 from bnpbench.text import number_of
 
@@ -78,8 +80,17 @@ def _peak(view: View, cell: Cell) -> str:
     return "" if _on_gpu(cell) else "cells that take turns share a process, and its peak is that of all"
 
 
+def _steps(view: View, cell: Cell) -> str:
+    optimizer = cell.settings.get("optimizer")
+    kind = optimizer.get("kind") if isinstance(optimizer, dict) else None
+    known = built_in().kinds(OptimizerPlugin).get(str(kind))
+    differ = "the optimizer's steps differ from one another" if known is not None and not known.traced else ""
+    return _noted("costs are not known", differ)(view, cell)
+
+
 _READINGS = ("energy_joules", "clock_mhz_before", "clock_mhz_after", "throttled")
-_COSTS = ("parameters", "flops_model", "bytes_per_step", "operators_per_step")
+_COSTS = ("parameters", "flops_model")
+_OF_STEPS = ("bytes_per_step", "operators_per_step")
 _CONDITIONED = ("bnp_layers", "bnp_parameters")
 _REFRESHED = ("flops_refresh", "refresh_seconds_median")
 _LAPS = ("step_seconds_median", "step_seconds_p90")
@@ -95,6 +106,7 @@ _REASONS: dict[str, Why] = {
     "test_bits_per_token": lambda view, cell: "the data are no text",
     "validation_accuracy": lambda view, cell: "no example was held out (validation)",
     **dict.fromkeys(_COSTS, _noted("costs are not known")),
+    **dict.fromkeys(_OF_STEPS, _steps),
     "sites_served": _noted("costs are not known", "the network is built with its method's layers"),
     **dict.fromkeys(_CONDITIONED, _noted("costs are not known", "no BNP, or not recorded yet when they were measured")),
     "method_state_bytes": _noted(

@@ -16,16 +16,19 @@ from bnpbench.suite.document import Measure, Probe
 from bnpbench.suite.expand import Grid
 from bnpbench.suite.explain import closest, listed, shown
 from bnpbench.suite.settings import Settings, having, training_of
-from bnpbench.suite.vocabulary import label
+from bnpbench.suite.vocabulary import label, without
 from bnpbench.text import number_of
 
 
 def misfit(settings: Settings) -> Misfit | None:
-    """Why the method of ``settings`` has no meaning on their network at their batch size; None where it has one.
+    """Why the method has no meaning on the network at the batch size, or the optimizer none in the engine.
 
-    Also None where only building tells, as it does for a network that does not say where it asks for a normalization.
+    None where both have one; also where only building tells, as it does for a network that does not say where it asks
+    for a normalization.
     """
     network, method = settings.network, settings.method
+    if (reason := settings.optimizer.untraced(settings.engine)) is not None:
+        return Misfit(reason)
     if method.native and not network.of_others:
         return Misfit(no_form_of_its_own(network.kind, method.kind))
     sites = _sites(settings)
@@ -114,6 +117,8 @@ def _fault(settings: Settings) -> tuple[tuple[str, ...], str] | None:
         given = "characters of a text" if shape.tokens else f"numbers ({size})"
         fitting = [kind for kind, cls in built_in().kinds(NetworkPlugin).items() if cls.tokens == shape.tokens]
         return ("network",), f"{network.kind} reads {reads}, and examples of {name} are {given}; take {listed(fitting)}"
+    if settings.label_smoothing and not settings.loss.smooths:
+        return ("label_smoothing",), f"the loss {settings.loss.kind} takes no share of a label away: leave it out"
     if len(shape.input) != 3 and settings.augment != "none":
         return ("augment",), f"{settings.augment} needs images (channels x height x width); {name} is {size}"
     if network.images is False and settings.augment != "none":
@@ -162,6 +167,14 @@ def check_fit(grid: Grid) -> None:
             raise grid.error(fault.reason, row, ("method", fault.option or ""))
 
 
+def check_probe(grid: Grid, probe: Probe | None) -> None:
+    """Raises SuiteError where the probe would look at a Hessian that the training knows nothing of."""
+    for row, settings in enumerate(grid.settings if probe is not None else ()):
+        if not settings.loss.entropy:
+            message = f"the probe has the Hessian of the cross-entropy, not of {settings.loss.kind}: leave [probe] out"
+            raise grid.error(message, row, ("loss",))
+
+
 def check_devices(grid: Grid, measure: Measure, probe: Probe | None) -> None:
     """Raises SuiteError where several devices would share what only one process can do."""
     several = [row for row, settings in enumerate(grid.settings) if settings.devices > 1]
@@ -173,15 +186,20 @@ def check_devices(grid: Grid, measure: Measure, probe: Probe | None) -> None:
         raise grid.error(message, several[0], ("devices",))
 
 
-def check_labels(grid: Grid) -> None:
-    """Raises SuiteError where a label stands for two methods, or a cell's settings have two labels."""
-    by_label: dict[str, Any] = {}
+def check_labels(grid: Grid, chosen: frozenset[str]) -> None:
+    """Raises SuiteError where a label stands for two methods, or a cell's settings have two labels.
+
+    Args:
+        grid: all cells.
+        chosen: options of methods whose best values are looked for: trials of one method differ in them.
+    """
+    by_label: dict[str, tuple[Any, Any]] = {}
     by_method: dict[Any, str] = {}
     renamed = False  # whether some method goes by two labels, as it may with different optimizers
     for row, method in _first_rows(grid):
         name, bare = label(method), method.model_copy(update={"label": None})
-        known = by_label.setdefault(name, bare)
-        if known != bare:
+        known, tried = by_label.setdefault(name, (bare, without(method, chosen)))
+        if known != bare and tried != without(method, chosen):
             message = f"label {name!r} stands for two methods: {label(known)} and {label(bare)}; give each its own"
             raise grid.error(message, row, ("method", "label"))
         if name in grid.words.methods and name != method.kind:

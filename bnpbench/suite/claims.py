@@ -112,7 +112,7 @@ def check_claims(source: Source, document: Document, table: Table) -> None:
 
 
 def _check_reference(source: Source, document: Document, table: Table, reference: Reference, place: KeyPath) -> None:
-    if document.select is None or reference.metric != document.select.over:  # the best value has no column
+    if document.select is None or reference.metric not in document.select.axes:  # the best value has no column
         _check_figure(source, document, reference, place)
     _check_patterns(source, {"cell": reference.cell}, place, table.words)
     if not rows_of(table, reference.cell).size:

@@ -75,11 +75,27 @@ class Measure(Options):
 
 
 class Select(Options):
-    """``[select]``: the best value of one axis, for each combination of the others, before the finals run."""
+    """``[select]``: the best value of an axis, or of several together, for each combination of the others.
 
-    over: str
+    Attributes:
+        over: the axis, or the axes.
+        by: what is to be highest.
+        seeds: each value is tried on the first so many; the best mean is chosen.
+    """
+
+    over: str | Annotated[tuple[str, ...], Field(min_length=1)]
     by: Literal["validation_accuracy"] = "validation_accuracy"
-    seeds: Positive = 1  # each value is tried on the first so many; the best mean is chosen
+    seeds: Positive = 1
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The names of the axes."""
+        return (self.over,) if isinstance(self.over, str) else self.over
+
+    @property
+    def of_methods(self) -> frozenset[str]:
+        """The options of methods among them."""
+        return frozenset(axis.removeprefix("method.") for axis in self.axes if axis.startswith("method."))
 
 
 class Probe(Options):

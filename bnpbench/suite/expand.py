@@ -20,8 +20,9 @@ from bnpbench.errors import DataError, SuiteError
 from bnpbench.fields import Options
 from bnpbench.initializations.keep import Keep
 from bnpbench.networks.base import NetworkPlugin
+from bnpbench.optimizers.base import OptimizerPlugin
 from bnpbench.suite.document import Document
-from bnpbench.suite.explain import Fault, closest, explain, unknown_key
+from bnpbench.suite.explain import Fault, closest, explain, listed, unknown_key
 from bnpbench.suite.matching import Codes, Column, Mask, Table, check_pattern
 from bnpbench.suite.settings import SETTINGS, Settings
 from bnpbench.suite.source import KeyPath, Source, contains
@@ -32,11 +33,19 @@ MAX_CELLS = 10_000
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of the sweep: a setting's dotted path and the values that it takes."""
+    """One axis of the sweep: a setting's dotted path and the values that it takes.
+
+    Attributes:
+        words: what may stand in a suite.
+        path: of the setting.
+        values: at least one.
+        place: of the axis in the file.
+    """
 
     words: Vocabulary
     path: tuple[str, ...]
     values: list[Any]
+    place: KeyPath
 
     @property
     def name(self) -> str:
@@ -51,9 +60,20 @@ class Axis:
         return {self.path[0]: self.words.as_table(SETTINGS[self.path[0]], value)}
 
     def over(self, base: object, position: int) -> object:
-        """The setting ``base`` with one of the values in it; a value for the whole setting replaces it."""
+        """The setting ``base`` with one of the values in it; a value for the whole setting replaces it.
+
+        A ``base`` of a kind that has no such option stays as it is.
+        """
         value = self.settings(position)[self.path[0]]
-        return merged(base, value) if len(self.path) > 1 else value
+        if len(self.path) == 1:
+            return value
+        return merged(base, value) if self.concerns(base) else base
+
+    def concerns(self, base: object) -> bool:
+        """Whether a setting may have this part: it is of no kind, of an unknown one, or of one with the option."""
+        hint = SETTINGS[self.path[0]]
+        kind = kind_of(base)
+        return kind not in self.words.kinds(hint) or self.path[1] in ("kind", *self.words.options(hint, kind))
 
 
 class Grid:
@@ -76,7 +96,7 @@ class Grid:
         self.source, self._document, self.words = source, document, words
         self.plugins: tuple[str, ...] = ()
         self._check_tables()
-        self.axes = tuple(self._axes(document.sweep, SETTINGS, ()))
+        self.axes = tuple(self._axes(document.sweep, SETTINGS, (), ("sweep",)))
         self.size = math.prod(len(axis.values) for axis in self.axes)
         if self.size > MAX_CELLS:
             raise source.error(f"{self.size:,} cells; a suite has at most {MAX_CELLS:,}", ("sweep",))
@@ -181,14 +201,30 @@ class Grid:
             found |= self.words.options(SETTINGS[name], kind)
         return found or valid
 
-    def _axes(self, table: dict[str, Any], valid: dict[str, Any], path: tuple[str, ...]) -> Iterator[Axis]:
+    def _axes(
+        self, table: dict[str, Any], valid: dict[str, Any], path: tuple[str, ...], file: KeyPath
+    ) -> Iterator[Axis]:
+        """The axes of a part of ``[sweep]``.
+
+        Args:
+            table: the part.
+            valid: what may stand in it.
+            path: of the setting that it is of.
+            file: where it stands. A dotted name in quotes is an axis of a part beside one of the whole:
+                ``"method.rho"``.
+        """
         for name, value in table.items():
-            place = ("sweep", *path, name)
-            if name not in valid:
-                message, near = unknown_key((*path, name), list(self._options(path, valid)))
-                raise self.source.error(message, place, near)
-            if isinstance(value, dict) and self.words.options(valid[name]):
-                yield from self._axes(value, self.words.options(valid[name]), (*path, name))
+            place = (*file, name)
+            inner, own = valid, path
+            beside = isinstance(table.get(name.partition(".")[0]), list)
+            for part in name.split(".") if beside else [name]:
+                if part not in inner:
+                    message, near = unknown_key((*own, part), list(self._options(own, inner)))
+                    raise self.source.error(message, place, near)
+                hint, own = inner[part], (*own, part)
+                inner = self.words.options(hint)
+            if isinstance(value, dict) and inner:
+                yield from self._axes(value, inner, own, place)
                 continue
             if not isinstance(value, list):
                 raise self.source.error("an axis is a list of values; put [ ] around it", place)
@@ -197,16 +233,20 @@ class Grid:
             if len(value) > MAX_CELLS:
                 raise self.source.error(f"{len(value):,} values; a suite has at most {MAX_CELLS:,} cells", place)
             for number, element in enumerate(value):
-                self._check_value((*path, name), valid[name], element, (*place, number))
-            yield Axis(self.words, (*path, name), value)
+                self._check_value(own, hint, element, (*place, number))
+            yield Axis(self.words, own, value, place)
 
     def _column(self, name: str) -> Column:
         hint = SETTINGS[name]
         first = self.words.as_table(hint, self._document.train.get(name, default(name)))
         values, codes = [first], np.zeros(self.size, dtype=np.int64)
-        for number, axis in enumerate(self.axes):
+        for number, axis in sorted(enumerate(self.axes), key=lambda pair: len(pair[1].path)):  # the whole before parts
             if axis.path[0] == name:
                 count = len(axis.values)
+                if len(axis.path) > 1 and not any(map(axis.concerns, values)):
+                    kinds = dict.fromkeys(str(kind_of(value)) for value in values)
+                    message = f"no {name} here has an option {axis.path[1]!r}: {listed(kinds)}"
+                    raise self.source.error(message, axis.place, closest(axis.path[1], self._options((name,), {})))
                 pairs, codes = np.unique(codes * count + self.coordinates[:, number], return_inverse=True)
                 values = [axis.over(values[pair // count], pair % count) for pair in pairs.tolist()]
         return Column(values, codes, lambda value: self._view(name, value))
@@ -260,14 +300,15 @@ class Grid:
                 models[code] = getattr(model.model_validate(frozen(data), context=self.words.registry), name)
                 if isinstance(models[code], DatasetPlugin):
                     models[code] = models[code].located(self.source.path.parent)
-                elif isinstance(models[code], NetworkPlugin):
+                elif isinstance(models[code], NetworkPlugin | OptimizerPlugin):
                     models[code] = models[code].pinned()
             except ValidationError as error:
                 fault = explain(error, model, data, self.words) or Fault((name,), str(error))
                 row = int(np.argmax(column.codes == code))
                 raise self.error(fault.message, row, tuple(str(key) for key in fault.path), fault.closest) from None
             except (DataError, SuiteError) as error:
-                key = "path" if isinstance(error, DataError) else "version"
+                versioned = isinstance(column.values[code], dict) and "version" in column.values[code]
+                key = "path" if isinstance(error, DataError) else "version" if versioned else "kind"
                 raise self.error(str(error), int(np.argmax(column.codes == code)), (name, key)) from None
         return models
 
@@ -292,7 +333,7 @@ class Grid:
             if self._changed[number][row]:
                 yield ("override", number, "set"), 0, self._document.override[number].set
         for axis, position in zip(self.axes, self.coordinates[row].tolist(), strict=True):
-            yield ("sweep", *axis.path, position), len(axis.path), axis.settings(position)
+            yield (*axis.place, position), len(axis.path), axis.settings(position)
         yield ("train",), 0, self._document.train
 
 

@@ -221,7 +221,7 @@ def _wanted(error: ErrorDetails, types: _Types) -> str | None:
 
 
 def _expected_one_of(errors: Sequence[ErrorDetails], types: _Types) -> str:
-    limits = [_limit(e) for e in errors if e["type"] in _LIMITS]
+    limits = list(dict.fromkeys(_limit(e) for e in errors if e["type"] in _LIMITS))
     words = list(dict.fromkeys(word for e in errors if (word := _wanted(e, types))))
     said = [*limits, f"{'be' if limits else 'expected'} {' or '.join(words)}"] if words else limits
     return f"{' or '.join(said)}, not {shown(errors[0]['input'])}"

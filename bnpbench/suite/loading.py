@@ -18,16 +18,24 @@ from bnpbench.errors import SuiteError
 from bnpbench.methods.bnp_native import BnpNative
 from bnpbench.methods.native import Native
 from bnpbench.networks.imported import Imported
-from bnpbench.suite.check import check_baseline, check_devices, check_fit, check_labels, check_settings, groups
+from bnpbench.suite.check import (
+    check_baseline,
+    check_devices,
+    check_fit,
+    check_labels,
+    check_probe,
+    check_settings,
+    groups,
+)
 from bnpbench.suite.claims import check_claims
 from bnpbench.suite.document import Document, Override, Select
 from bnpbench.suite.expand import Grid
 from bnpbench.suite.explain import Fault, closest, explain, listed
 from bnpbench.suite.matching import setting_of
 from bnpbench.suite.plugins import PluginFile, imported, load_plugins, module_file, names_in, plugins_answer
-from bnpbench.suite.source import Source, read
+from bnpbench.suite.source import KeyPath, Source, read
 from bnpbench.suite.suite import Row, Suite
-from bnpbench.suite.vocabulary import Vocabulary
+from bnpbench.suite.vocabulary import Vocabulary, named_without
 from bnpbench.text import number_of
 
 MAX_PLUGIN_BYTES = 1024 * 1024
@@ -83,7 +91,8 @@ def _loaded(file: Source, document: Document, allow_plugins: bool, given: Plugin
     check_settings(grid)
     check_fit(grid)
     check_devices(grid, document.measure, document.probe)
-    check_labels(grid)
+    check_probe(grid, document.probe)
+    check_labels(grid, document.select.of_methods if document.select else frozenset())
     check_baseline(grid, document.report.baseline)
     suite = Suite(
         name=document.name,
@@ -294,27 +303,34 @@ def _inside(source: Source, name: str) -> Path | None:
 def _rows(grid: Grid, document: Document) -> tuple[Row, ...]:
     names = [axis.name for axis in grid.axes]
     found = groups(grid, document.measure.interleave)
-    chosen = _selected(grid, document.select, names) if document.select else None
+    select = document.select
+    chosen = _selected(grid, select, names) if select else []
+    sizes = [len(grid.axes[place].values) for place in chosen]
     seed = names.index("seed") if "seed" in names else None
+    own = select.of_methods if select else frozenset()
     return tuple(
         Row(
-            settings,
+            settings.model_copy(update={"method": named_without(settings.method, own)}) if own else settings,
             group,
             0 if seed is None else point[seed],
-            0 if chosen is None else point[chosen],
-            tuple(place for axis, place in enumerate(point) if axis not in (seed, chosen)),
+            int(np.ravel_multi_index([point[place] for place in chosen], sizes)) if chosen else 0,
+            tuple(place for axis, place in enumerate(point) if axis != seed and axis not in chosen),
         )
         for settings, group, point in zip(grid.settings, found, grid.coordinates.tolist(), strict=True)
     )
 
 
-def _selected(grid: Grid, select: Select, names: list[str]) -> int:
-    """The number of the axis that ``[select]`` chooses from."""
-    if select.over not in names:
-        message = f"{select.over!r} is no axis of [sweep]; its axes: {', '.join(names) or 'none'}"
-        raise grid.source.error(message, ("select", "over"), closest(select.over, names))
-    if select.over == "seed":
-        raise grid.source.error("a seed is not chosen by its result", ("select", "over"))
+def _selected(grid: Grid, select: Select, names: list[str]) -> list[int]:
+    """The numbers of the axes that ``[select]`` chooses from."""
+    for number, axis in enumerate(select.axes):
+        place: KeyPath = ("select", "over") if isinstance(select.over, str) else ("select", "over", number)
+        if axis not in names:
+            message = f"{axis!r} is no axis of [sweep]; its axes: {', '.join(names) or 'none'}"
+            raise grid.source.error(message, place, closest(axis, names))
+        if axis == "seed":
+            raise grid.source.error("a seed is not chosen by its result", place)
+        if axis in select.axes[:number]:
+            raise grid.source.error(f"{axis!r} is given twice", place)
     seeds = next((len(axis.values) for axis in grid.axes if axis.name == "seed"), 1)
     if select.seeds > seeds:
         message = f"{number_of(select.seeds, 'seed')} to try each value on; the sweep has {seeds}"
@@ -323,4 +339,4 @@ def _selected(grid: Grid, select: Select, names: list[str]) -> int:
         if not settings.validation:
             message = f"choosing by {select.by} needs a share of the training data, such as 0.1"
             raise grid.error(message, row, ("validation",))
-    return names.index(select.over)
+    return [names.index(axis) for axis in select.axes]

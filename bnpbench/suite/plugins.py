@@ -262,8 +262,8 @@ def load_plugins(files: Sequence[PluginFile]) -> Registry:
         for cls in classes:
             if issubclass(cls, MethodPlugin) and cls.does_nothing():
                 raise SuiteError(
-                    f"{file.path}: {cls.__name__} defines no layer(), preconditioner() or decays(): it would be a "
-                    "network without a method under another name"
+                    f"{file.path}: {cls.__name__} defines no layer(), preconditioner(), decays() or finish(): "
+                    "it would be a network without a method under another name"
                 )
         try:
             registry = registry.plus(classes)

@@ -17,6 +17,8 @@ from bnpbench.datasets.base import DatasetPlugin, shape_of
 from bnpbench.fields import Fraction, Kinded, NonNegativeFloat, Options, Positive, PositiveFloat, hints, stripped
 from bnpbench.initializations.base import InitializationPlugin
 from bnpbench.initializations.glorot import Glorot
+from bnpbench.losses.base import LossPlugin
+from bnpbench.losses.cross_entropy import CrossEntropy
 from bnpbench.methods.base import MethodPlugin
 from bnpbench.methods.preconditioning import Training
 from bnpbench.networks.base import NetworkPlugin
@@ -110,7 +112,7 @@ class Settings(Options):
         SerializeAsAny[NetworkPlugin], ByKind(), Fact(checked=True, fits=True, data=True, place=True, heading=7)
     ]
     method: Annotated[SerializeAsAny[MethodPlugin], ByKind(), Fact(checked=True, fits=True, axis=True)]
-    optimizer: Annotated[SerializeAsAny[OptimizerPlugin], ByKind()]
+    optimizer: Annotated[SerializeAsAny[OptimizerPlugin], ByKind(), Fact(fits=True)]
     batch_size: Annotated[Positive, Fact(checked=True, fits=True, axis=True, place=True)]
     epochs: Annotated[Positive, Fact(shared=True, free=1, repeats=True)]
     seed: Annotated[int, Field(ge=0, lt=2**31), Fact(free=1, repeats=True, axis=True, place=True)] = 1
@@ -120,7 +122,7 @@ class Settings(Options):
     devices: Annotated[Positive, Fact(checked=True, fits=True, shared=True, heading=2)] = 1  # that share every batch
     engine: Annotated[
         Literal["auto", "eager", "compiled", "graphed"],
-        Fact(checked=True, auto=("eager", "graphed"), run=True, heading=6),
+        Fact(checked=True, fits=True, auto=("eager", "graphed"), run=True, heading=6),
     ] = "auto"
     threads: Annotated[
         Literal["auto"] | Positive, Fact(shared=True, free=1, auto=(), repeats=True, run=True, heading=1)
@@ -134,7 +136,9 @@ class Settings(Options):
     initialization: Annotated[SerializeAsAny[InitializationPlugin], ByKind()] = Glorot.made()
     weight_decay: Annotated[WeightDecay, BeforeValidator(_value_or_table)] = WeightDecay()
     clip_norm: PositiveFloat | None = None  # of all gradients together, after the method changed them
-    label_smoothing: Fraction = 0.0
+    clip_adaptive: PositiveFloat | None = None  # of each unit's gradient, as a share of its weights; before clip_norm
+    loss: Annotated[SerializeAsAny[LossPlugin], ByKind(), Fact(checked=True)] = CrossEntropy.made()
+    label_smoothing: Annotated[Fraction, Fact(checked=True)] = 0.0
     accumulate: Annotated[Positive, Fact(checked=True, fits=True)] = 1  # micro-batches of a batch
     augment: Annotated[Literal["none", "crop-flip"], Fact(checked=True, data=True)] = "none"
     train_limit: Annotated[Positive | None, Fact(checked=True, data=True, free=None)] = None

@@ -288,11 +288,12 @@ class Suite:
 def _resolved(row: Row, changes: Mapping[str, Any], role: Role, epochs: int | None) -> Cell:
     """A row's cell: what stands at "auto" replaced, and whatever else ``changes`` says.
 
-    The engine is graphed on one CUDA device, eager elsewhere.
+    The engine is graphed on one CUDA device where the optimizer can be, eager elsewhere.
     """
     made = {n: v for n, v in changes.items() if n not in having("auto") or getattr(row.settings, n) == "auto"}
     if row.settings.engine == "auto":
-        recorded = made.get("device", row.settings.device) == "cuda" and row.settings.devices == 1
+        alone = made.get("device", row.settings.device) == "cuda" and row.settings.devices == 1
+        recorded = alone and row.settings.optimizer.traced
         made["engine"] = "graphed" if recorded else "eager"
     if "threads" in made:
         made["threads"] = max(made["threads"] // row.settings.devices, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cached_property
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -109,6 +109,18 @@ def label_of(model: type[BaseModel], method: dict[str, Any]) -> str:
 def label(method: MethodPlugin) -> str:
     """How tables call a method: its label, or its kind and the options that are not default."""
     return method.label or label_of(type(method), method.model_dump(mode="json"))
+
+
+def named_without(method: MethodPlugin, options: Collection[str]) -> MethodPlugin:
+    """A method with the label that it has without some of its options, as where their best values are looked for."""
+    if method.label or not any(option.split(".")[0] in type(method).model_fields for option in options):
+        return method
+    return method.model_copy(update={"label": label_of(type(method), without(method, options))})
+
+
+def without(method: MethodPlugin, options: Collection[str]) -> dict[str, Any]:
+    """A method's options as JSON data, without its label and some of them."""
+    return method.model_dump(mode="json", exclude={"label", *(option.split(".")[0] for option in options)})
 
 
 def alternatives(hint: object) -> tuple[Any, ...]:

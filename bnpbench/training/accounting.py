@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -25,9 +24,11 @@ from bnpbench.measure.flops import PRODUCTS, FlopCount
 from bnpbench.measure.step_costs import Columns, Costs
 from bnpbench.methods.base import Preconditioner, Published
 from bnpbench.methods.vanilla import Vanilla
+from bnpbench.optimizers.sgd import Sgd
 from bnpbench.sites import Normalization
 from bnpbench.suite import Settings
 from bnpbench.training import models
+from bnpbench.training.clipping import clipping
 from bnpbench.training.examples import blank
 from bnpbench.training.parallel import Group
 from bnpbench.training.step import Step, autocast
@@ -56,6 +57,11 @@ def costs(settings: Settings, input_shape: tuple[int, ...], classes: int) -> Cos
     reason = models.not_applicable(model, input_shape, settings.pooled_examples, settings.divided, classes)
     told = replace(told, parameters=sum(p.numel() for p in model.parameters()))
     try:
+        models.build_optimizer(settings, model)
+    except NotApplicable as error:
+        return Costs(told, reason or str(error))
+    told = replace(told, optimizer_parts=_parts(settings, model))
+    try:
         products, without = _plain(settings.model_copy(update={"method": _VANILLA}), input_shape, classes)
     except NotApplicable as error:  # a network of others whose normalizations cannot be taken out
         return Costs(told, reason, uncounted=f"without its normalizations: {error}")
@@ -71,6 +77,7 @@ def costs(settings: Settings, input_shape: tuple[int, ...], classes: int) -> Cos
     step = _step(settings, model, input_shape, classes)
     with_method, refresh, operators = _by_turns(step, shares)
     kept, casts = _kept(settings, shares, input_shape, classes)
+    traced = settings.optimizer.traced
     traffic = _bytes(step, shares) + 2 * kept
     return Costs(
         replace(
@@ -80,9 +87,9 @@ def costs(settings: Settings, input_shape: tuple[int, ...], classes: int) -> Cos
             flops_method_executed=with_method - without,
             flops_method_products=added,
             flops_refresh=refresh,
-            operators_per_step=operators + casts,
+            operators_per_step=operators + casts if traced else None,
             bnp_form=step.bnp.form if isinstance(step.bnp, BNP) else None,
-            bytes_per_step=traffic,
+            bytes_per_step=traffic if traced else None,
             method_state_bytes=None if step.bnp is None else sum(map(_size, step.bnp.state_dict().values())),
             **_reach(step.bnp, model),
         )
@@ -96,6 +103,13 @@ def _sites(settings: Settings, input_shape: tuple[int, ...], classes: int) -> li
     with META:
         made = settings.network.built(Normalization(native=True), input_shape, classes)
     return [str(place) for place in places(made)]
+
+
+def _parts(settings: Settings, model: nn.Module) -> str:
+    """Each optimizer with how many parameters it serves and what weight decay does, a line each."""
+    decays = settings.optimizer.decays or "not told"
+    parts = settings.optimizer.parts(model).items()
+    return "\n".join(f"{name}: {sum(p.numel() for p in own)}, weight decay {decays}" for name, own in parts)
 
 
 def _reach(bnp: Preconditioner | None, model: nn.Module) -> dict[str, Any]:
@@ -146,8 +160,13 @@ def _model(settings: Settings, input_shape: tuple[int, ...], classes: int) -> nn
 def _step(
     settings: Settings, model: nn.Module, input_shape: tuple[int, ...], classes: int, preconditioned: bool = True
 ) -> Step:
-    """A step on as many examples as a batch holds, all on ``meta``; without the preconditioner if so asked."""
+    """A step on as many examples as a batch holds, all on ``meta``; without the preconditioner if so asked.
+
+    An optimizer whose steps differ from one another, and ask for numbers, is left to the simplest one.
+    """
     examples = settings.batch_size
+    if not settings.optimizer.traced:
+        settings = settings.model_copy(update={"optimizer": Sgd.made(lr=settings.optimizer.lr)})
     images, labels = blank(settings, examples, input_shape, META)
     step = Step(
         model,
@@ -155,9 +174,10 @@ def _step(
         models.build_optimizer(settings, model),
         images=images,
         bnp=models.preconditioner(settings, model, input_shape) if preconditioned else None,
+        loss=settings.loss.mean,
         penalty=models.penalty(settings, model),
         augment=settings.augment != "none",
-        clip_norm=settings.clip_norm,
+        clip=clipping(settings, model),
         accumulate=settings.accumulate,
     )
     step(_index(examples))  # the first step also builds the optimizer's state
@@ -258,7 +278,7 @@ def _traced(
                 torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor),
                 autocast(settings, images.device),
             ):
-                loss = F.cross_entropy(at_least_float32(model(images)), labels)
+                loss = settings.loss.mean(at_least_float32(model(images)), labels)
             loss.backward()
     return sum(kept.values()), operators.calls
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from bnpbench.errors import NotApplicable
 from bnpbench.fields import AUTOCAST
-from bnpbench.layers import BatchRenorm, FourThings, RmsNorm, on_meta, weighted
+from bnpbench.layers import BatchRenorm, FilterResponseNorm, FourThings, RmsNorm, on_meta, weighted
 from bnpbench.methods.base import Decay, Preconditioner
 from bnpbench.registry import ships
 from bnpbench.sites import Normalization, no_form_of_its_own, no_site, nothing_to_precondition, single_row, single_value
@@ -29,8 +29,18 @@ _WIDENED = (
     nn.modules.instancenorm._InstanceNorm,
     BatchRenorm,
     FourThings,
+    FilterResponseNorm,
 )
-_OVER_SETS = (nn.modules.batchnorm._NormBase, FourThings, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, RmsNorm)
+_OVER_POSITIONS = (nn.modules.instancenorm._InstanceNorm, FilterResponseNorm)
+_OVER_SETS = (
+    nn.modules.batchnorm._NormBase,
+    FourThings,
+    nn.GroupNorm,
+    nn.LayerNorm,
+    nn.RMSNorm,
+    RmsNorm,
+    FilterResponseNorm,
+)
 
 
 def build_model(
@@ -67,7 +77,7 @@ def build_model(
         model = network.built(wanted, input_shape, classes)
     _demand_effect(settings, model, sites)
     settings.initialization.initialize(model, generator, whole=network.of_others)
-    settings.method.reshape_weights(model)
+    settings.method.finish(model, network.reads(input_shape))
     if settings.precision in AUTOCAST:
         for module in model.modules():
             if isinstance(module, _WIDENED) and module.weight is not None:
@@ -138,9 +148,14 @@ def build_optimizer(
         settings: of the cell; weight decay is added here unless it stands in the loss (``where = "l2"``).
         model: whose parameters are trained.
         lr, fused: as of :meth:`bnpbench.optimizers.base.OptimizerPlugin.build`.
+
+    Raises:
+        NotApplicable: it does not run in the engine of ``settings``, or serves none of the parameters.
     """
+    if (reason := settings.optimizer.untraced(settings.engine)) is not None:
+        raise NotApplicable(reason)
     decay = settings.weight_decay.value - settings.l2
-    return settings.optimizer.build(model.parameters(), lr, weight_decay=decay, fused=fused)
+    return settings.optimizer.build(model, lr, weight_decay=decay, fused=fused)
 
 
 def not_applicable(
@@ -191,7 +206,7 @@ def _own_values(module: nn.Module, shape: torch.Size) -> int | None:
         return shape[1:].numel() // module.num_groups
     if isinstance(module, nn.LayerNorm | nn.RMSNorm):
         return prod(module.normalized_shape)
-    if isinstance(module, nn.modules.instancenorm._InstanceNorm):
+    if isinstance(module, _OVER_POSITIONS):
         return shape[2:].numel()
     return shape[1:].numel() if isinstance(module, RmsNorm) else None
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from inspect import signature
 from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -53,15 +51,14 @@ class Group:
             return model
         return DistributedDataParallel(model, **_OWN_BUFFERS)
 
-    def loss(self, batch_size: int, label_smoothing: float = 0.0) -> Callable[[Tensor, Tensor], Tensor]:
-        """Cross-entropy, whose average over the ranks is the mean over the examples of the whole batch.
+    def loss(self, batch_size: int, mean: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+        """A loss, a mean over examples, whose average over the ranks is that over the examples of the whole batch.
 
         DDP averages over ranks; where they hold different numbers of examples, that is no average over examples. So
         each rank's mean is weighted by its share of the examples, times the number of ranks.
         """
         weight = self.examples(batch_size) * self.ranks / batch_size
-        loss = partial(F.cross_entropy, label_smoothing=label_smoothing) if label_smoothing else F.cross_entropy
-        return loss if weight == 1 else lambda output, labels: loss(output, labels) * weight
+        return mean if weight == 1 else lambda output, labels: mean(output, labels) * weight
 
     def total(self, *values: float) -> list[float]:
         """Sums over the ranks, in float64."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _ROWS_BYTES = 2**30  # of a checkpoint, for the rows of epochs and steps so far
 _COPIES = 8  # of the weights: those that optimizers keep are fewer
+_FACTORS = 5  # square matrices of a weight's rows and of its columns: those that preconditioners keep are fewer
 _DIGEST = hashlib.sha256().digest_size
 
 
@@ -41,6 +43,8 @@ class TrainingState:
         preconditioner: with its running statistics, if the method has one.
         generators: the cell's own random streams.
         scaler: of the loss, if the precision has one.
+        in_place: whether the optimizer's state consists of tensors alone that stay where they are, as a step needs that
+            was compiled or recorded, and that are a fresh start when they are zero; else it is replaced.
     """
 
     model: nn.Module
@@ -48,12 +52,15 @@ class TrainingState:
     preconditioner: Preconditioner | None
     generators: dict[str, torch.Generator]
     scaler: GradScaler | None = None
+    in_place: bool = True
 
     def snapshot(self) -> dict[str, Any]:
         """A copy that later steps do not change; made of tensors, numbers, strings, lists and dicts only."""
+        counters = self._counters()
         return {
             "model": _cloned(self.model.state_dict()),
             "optimizer": _cloned(self.optimizer.state_dict()["state"]),
+            **({"counters": counters} if any(counters) else {}),
             "preconditioner": _cloned(self.preconditioner.state_dict()) if self.preconditioner else {},
             "generators": {name: g.get_state() for name, g in self.generators.items()},
             **({"scaler": self.scaler.state_dict()} if self.scaler else {}),
@@ -67,6 +74,7 @@ class TrainingState:
         self.model.load_state_dict(taken["model"])
         if self.preconditioner:
             self.preconditioner.load_state_dict(taken["preconditioner"])
+        self._restore_counters(taken.get("counters"))
         self._restore_optimizer(taken["optimizer"])
         if self.scaler:
             self.scaler.load_state_dict(taken["scaler"])
@@ -76,7 +84,10 @@ class TrainingState:
     @property
     def most_bytes(self) -> int:
         """How many bytes a checkpoint with this state may have."""
-        return _ROWS_BYTES + _COPIES * sum(t.nbytes for t in (*self.model.parameters(), *self.model.buffers()))
+        copies = sum(t.nbytes for t in (*self.model.parameters(), *self.model.buffers()))
+        shapes = [(len(p), p[0].numel(), p.itemsize) for p in self.model.parameters() if p.dim() > 1 and p.numel()]
+        factors = sum((rows**2 + (columns + 1) ** 2) * size for rows, columns, size in shapes)
+        return _ROWS_BYTES + _COPIES * copies + _FACTORS * factors
 
     def resume_from(self, taken: dict[str, Any]) -> None:
         """``restore`` for what comes from a file.
@@ -95,7 +106,28 @@ class TrainingState:
             self.restore(before)
             raise DamagedState(str(error) or type(error).__name__) from error
 
+    def _counters(self) -> list[dict[str, float]]:
+        """What steps have put into the optimizer's groups beside its options; torch's own put nothing there."""
+        options = {"params", *self.optimizer.defaults}
+        return [
+            {name: value for name, value in group.items() if name not in options and type(value) in (int, float)}
+            for group in self.optimizer.param_groups
+        ]
+
+    def _restore_counters(self, taken: list[dict[str, float]] | None) -> None:
+        groups, now = self.optimizer.param_groups, self._counters()
+        for group, before, then in zip(groups, now, taken or [{}] * len(groups), strict=True):
+            for name in before.keys() - then.keys():
+                del group[name]
+            group.update(then)
+
     def _restore_optimizer(self, taken: dict[int, dict[str, Any]]) -> None:
+        if not self.in_place:
+            parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+            self.optimizer.state.clear()
+            for number, state in taken.items():
+                self.optimizer.state[parameters[number]] = _cloned(state, parameters[number].device)
+            return
         if not self.optimizer.state:  # before its first step: let torch build the state
             groups = self.optimizer.param_groups
             rates = [group["lr"] for group in groups]
@@ -117,14 +149,18 @@ class DamagedState(Exception):
 
 
 def random_state() -> dict[str, Any]:
-    """The process-wide random states of torch."""
+    """The process-wide random states of torch and NumPy."""
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else []
-    return {"cpu": torch.get_rng_state(), "cuda": cuda}
+    _, words, *rest = np.random.get_state(legacy=True)
+    numpy = {"words": torch.from_numpy(np.asarray(words, dtype=np.int64)), "rest": rest}
+    return {"cpu": torch.get_rng_state(), "cuda": cuda, "numpy": numpy}
 
 
 def set_random_state(taken: dict[str, Any]) -> None:
     """Put back what ``random_state`` gave."""
     torch.set_rng_state(taken["cpu"])
+    if "numpy" in taken:  # not in what was written before it was kept
+        np.random.set_state(("MT19937", taken["numpy"]["words"].numpy().astype(np.uint32), *taken["numpy"]["rest"]))
     if taken["cuda"]:
         torch.cuda.set_rng_state_all(taken["cuda"])
 
@@ -196,12 +232,17 @@ def _equal(value: object, other: object) -> bool:
         return alike and torch.allclose(value, other, 0, 0, equal_nan=value.dtype.is_floating_point)
     if isinstance(value, dict) and isinstance(other, dict):
         return value.keys() == other.keys() and all(_equal(value[k], other[k]) for k in value)
+    if isinstance(value, list | tuple) and isinstance(other, list | tuple):
+        return len(value) == len(other) and all(map(_equal, value, other))
     return type(value) is type(other) and bool(value == other)
 
 
-def _cloned(value: Any) -> Any:
+def _cloned(value: Any, device: torch.device | None = None) -> Any:
+    """A copy, with its tensors on a device; None: where they are."""
     if isinstance(value, Tensor):
-        return value.detach().clone()
+        return value.detach().to(device, copy=True) if device else value.detach().clone()
     if isinstance(value, dict):
-        return {k: _cloned(v) for k, v in value.items()}
+        return {k: _cloned(v, device) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_cloned(v, device) for v in value]
     return value

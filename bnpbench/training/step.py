@@ -50,7 +50,7 @@ class Step:
         augment: crop and flip the images at random, by the ``draws`` of the epoch.
         autocast: goes around the forward pass and the loss.
         scaler: of the loss; its optimizer is one that leaves out an overflowed step by itself, on the device.
-        clip_norm: to which the norm of all gradients together is reduced before the update, where it is larger.
+        clip: makes gradients smaller before the update.
         accumulate: equal micro-batches of a batch, whose gradients are added up before the update.
     """
 
@@ -67,12 +67,12 @@ class Step:
         augment: bool = False,
         autocast: AbstractContextManager[object] = nullcontext(),  # noqa: B008 - it has no state
         scaler: GradScaler | None = None,
-        clip_norm: float | None = None,
+        clip: Callable[[], object] | None = None,
         accumulate: int = 1,
     ) -> None:
         self.model, self.images, self.labels, self.optimizer = model, images, labels, optimizer
         self.bnp, self.loss, self.penalty, self.autocast, self.scaler = bnp, loss, penalty, autocast, scaler
-        self.clip_norm, self.accumulate = clip_norm, accumulate
+        self.clip, self.accumulate = clip, accumulate
         self.draws = labels.new_zeros(len(labels), 3) if augment else None
         self.parameters = list(model.parameters())
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=labels.device)
@@ -154,8 +154,8 @@ class Step:
 
     def update(self, index: Tensor, output: Tensor, loss: Tensor) -> None:
         """The optimizer's step on the clipped gradients, and what is kept of this one."""
-        if self.clip_norm is not None:
-            nn.utils.clip_grad_norm_(self.parameters, self.clip_norm)
+        if self.clip is not None:
+            self.clip()
         if self.scaler is None:
             self.optimizer.step()
         else:

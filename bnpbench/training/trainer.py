@@ -6,10 +6,11 @@ import gc
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from statistics import median, quantiles
 
+import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.optim.swa_utils import update_bn
 
@@ -24,6 +25,7 @@ from bnpbench.measure.kernels import kernels_of
 from bnpbench.records.rows import CellRow, EpochRow, StepRow
 from bnpbench.suite import Cell
 from bnpbench.training import engines, models
+from bnpbench.training.clipping import clipping
 from bnpbench.training.examples import MEMORY_FORMATS, Examples, Pairs, Resident
 from bnpbench.training.parallel import Group
 from bnpbench.training.state import TrainingState, random_state, seed_for, set_random_state
@@ -58,6 +60,7 @@ class Trainer:
         self.probe, self.make_clock, self.now = probe, make_clock, now
         self.group = group or Group(device)
         torch.manual_seed(seed_for(settings.seed, "global"))
+        np.random.seed(seed_for(settings.seed, "global") % 2**32)  # of libraries that draw from it
         start = torch.Generator().manual_seed(seed_for(settings.seed, "weights"))
         model = models.build_model(settings, examples.input_shape, examples.classes, start)
         self.model = model.to(device).to(memory_format=MEMORY_FORMATS[settings.memory_format]).train()
@@ -75,16 +78,19 @@ class Trainer:
             optimizer,
             images=examples.images if isinstance(examples, Resident) else None,
             bnp=self.bnp,
-            loss=self.group.loss(settings.batch_size, settings.label_smoothing),
+            loss=self.group.loss(
+                settings.batch_size, partial(settings.loss.mean, label_smoothing=settings.label_smoothing)
+            ),
             penalty=models.penalty(settings, self.model),
             augment=settings.augment != "none" and isinstance(examples, Resident),
             autocast=self.autocast,
             scaler=self.scaler,
-            clip_norm=settings.clip_norm,
+            clip=clipping(settings, self.model),
             accumulate=settings.accumulate,
         )
         generators = {"order": self.order, "augmentation": self.noise}
-        self.state = TrainingState(self.model, optimizer, self.bnp, generators, self.scaler)
+        in_place = settings.optimizer.traced
+        self.state = TrainingState(self.model, optimizer, self.bnp, generators, self.scaler, in_place)
         self.steps = len(examples.labels) // settings.batch_size
         self.energy = machine.energy_meter(device)
         self.look: Callable[[], object] = lambda: None  # at the machine, at the end of each epoch's steps
@@ -206,7 +212,7 @@ class Trainer:
         count = 0
         for images, labels in batches:
             output = self.model(images)
-            loss += F.cross_entropy(at_least_float32(output), labels, reduction="sum")
+            loss += self.settings.loss.total(at_least_float32(output), labels)
             correct += (output.argmax(1) == labels).sum()
             count += labels.numel()
         self.model.train()
@@ -225,7 +231,7 @@ class Trainer:
                     found[2] = self.evaluate(held_out)[1]
         loss, accuracy, held_out_accuracy = self.group.broadcast(*found)
         row: EpochRow = {"test_loss": loss, "test_accuracy": accuracy}
-        if self.settings.network.tokens:
+        if self.settings.network.tokens and self.settings.loss.entropy:
             row["test_bits_per_token"] = loss / math.log(2)
         return row if held_out is None else {**row, "validation_accuracy": held_out_accuracy}
 

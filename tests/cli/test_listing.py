@@ -8,7 +8,7 @@ import pytest
 
 from bnpbench.cli import run
 from bnpbench.cli.listing import What
-from bnpbench.registry import BASES, built_in, noun
+from bnpbench.registry import BASES, built_in, nouns
 
 
 @pytest.mark.parametrize("what", list(What))
@@ -21,7 +21,7 @@ def test_everything_that_a_suite_may_name_is_listed_a_line_each(what: What, caps
 
 @pytest.mark.parametrize("base", BASES)
 def test_a_kind_stands_with_its_options_and_their_defaults(base: type, capsys: pytest.CaptureFixture[str]) -> None:
-    run(["list", f"{noun(base)}s"])
+    run(["list", nouns(base)])
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()[1:]}
     for kind, cls in built_in().kinds(base).items():
         for name in cls.model_fields.keys() - {"kind", "label"}:
@@ -39,7 +39,7 @@ def test_no_marks_of_code_and_no_value_that_a_suite_cannot_write(
     base: type, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Double backticks stood there, ``path = `` and ``content = none``."""
-    run(["list", f"{noun(base)}s"])
+    run(["list", nouns(base)])
     text = capsys.readouterr().out
     assert "``" not in text
     assert not re.search(r"(?<!mean )(?<!std )= none|= ,", text)  # "none" is a value of mean and std

@@ -33,6 +33,7 @@ def files(page: str) -> dict[str, str]:
         ("preconditioner", {"vanilla", "powers", "powers(power=1.0)"}),
         ("network", {"vanilla", "bn", "bn-pre", "bnp"}),
         ("dataset", {"vanilla", "bnp"}),
+        ("loss", {"vanilla", "bnp"}),
     ],
 )
 def test_what_a_page_shows_runs(page: str, methods: set[str], tmp_path: Path) -> None:

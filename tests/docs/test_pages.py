@@ -216,12 +216,17 @@ def completed(part: dict[str, Any]) -> dict[str, Any]:
 def inline(value: Any) -> str:
     """A value as TOML writes it within a line."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{name} = {inline(inner)}" for name, inner in value.items()) + "}"
+        return "{" + ", ".join(f"{bare(name)} = {inline(inner)}" for name, inner in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(inline, value)) + "]"
     return (
         str(value).lower() if isinstance(value, bool) else repr(value) if not isinstance(value, str) else quoted(value)
     )
+
+
+def bare(name: str) -> str:
+    """A key, in quotes where it holds a dot."""
+    return quoted(name) if "." in name else name
 
 
 def quoted(text: str) -> str:

@@ -153,3 +153,16 @@ def test_a_trial_that_is_finished_without_a_number_lets_finals_begin(tuned: Path
     assert {cell.settings.optimizer.lr for cell in suite.finals(diverged, device="cpu", threads=1)} == {0.1, 0.05}
     crashed = {key: score for key, score in scores.items() if key != best[0]}
     assert len(suite.finals(crashed, device="cpu", threads=1)) == len(finals) - 2  # its own, of two seeds
+
+
+def test_two_axes_are_chosen_from_trained_and_told(tmp_path: Path) -> None:
+    text = SUITE.replace('method = ["vanilla", "bn"]', 'method = ["vanilla", "bnp"]\n"method.eps1" = [0.01, 0.1]')
+    text = text.replace('over = "optimizer.lr"', 'over = ["optimizer.lr", "method.eps1"]').split("[[reference]]")[0]
+    (tmp_path / "tuned.toml").write_text(text.replace("batch_size = [1, 10]", "batch_size = [10]"))
+    run_here(load_suite(tmp_path / "tuned.toml"), tmp_path / "out")
+    results = read_results(tmp_path / "out")
+    roles = results.cells.groupby(["role", "label"]).size().to_dict()
+    assert roles == {("trial", "vanilla"): 3, ("trial", "bnp"): 6, ("final", "vanilla"): 2, ("final", "bnp"): 2}
+    told = render(results)
+    assert "## Best optimizer.lr and method.eps1" in told
+    assert "neighbours of method.eps1 lose" in told

@@ -11,15 +11,17 @@ from bnpbench.layers import Calls, calls_of
 
 
 class Odd(nn.Module):
-    """Layers called once, twice, never though their weight is used, without a gradient, and not at all."""
+    """Layers called once, several times, never though their weight is used, without a gradient, and not at all."""
 
     def __init__(self) -> None:
         super().__init__()
         self.once, self.twice, self.used, self.part, self.spare = (nn.Linear(3, 3) for _ in range(5))
-        self.halves = False
+        self.halves, self.times = False, 1
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.twice(self.twice(self.once(x)))
+        x = self.once(x)
+        for _ in range(self.times):
+            x = self.twice(x)
         x = F.linear(x, self.used.weight)
         if self.halves:
             unused = self.part(x)
@@ -31,9 +33,15 @@ def test_what_is_never_called_is_named() -> None:
     assert calls_of(Odd(), (3,)) == Calls(frozenset({"used"}), True)
 
 
-def test_a_call_that_no_gradient_reaches_makes_calls_uneven() -> None:
+def test_a_call_that_no_gradient_reaches_counts_beside_the_others() -> None:
     model = Odd()
     model.halves = True
+    assert calls_of(model, (3,)) == Calls(frozenset({"used"}), False)
+
+
+def test_several_calls_of_a_layer_are_told() -> None:
+    model = Odd()
+    model.times = 2
     assert calls_of(model, (3,)) == Calls(frozenset({"used"}), False)
 
 

@@ -19,7 +19,9 @@ def test_it_takes_the_papers_steps(betas: tuple[float, float], decay: float) -> 
     """Algorithm 1 of Kingma and Ba 2015, the decay added to the gradient."""
     weight = nn.Parameter(torch.tensor([1.5], dtype=torch.float64))
     options = made("optimizer", {"kind": "adam", "lr": 0.1, "betas": betas, "eps": 1e-3})
-    optimizer = options.build([weight], torch.tensor(0.1, dtype=torch.float64), weight_decay=decay, fused=True)
+    optimizer = options.build(
+        nn.ParameterList([weight]), torch.tensor(0.1, dtype=torch.float64), weight_decay=decay, fused=True
+    )
     w, m, v = 1.5, 0.0, 0.0
     for t, gradient in enumerate(GRADIENTS, start=1):
         weight.grad = torch.tensor([gradient], dtype=torch.float64)
@@ -50,5 +52,5 @@ def test_step_counts_are_tensors_on_the_device_where_a_step_is_compiled(
     """With a tensor as rate and kernels for each, as a compiled step has them."""
     weight = nn.Parameter(torch.tensor([1.5]))
     lr = torch.tensor(0.1) if rate else None
-    optimizer = made("optimizer", "adam").build([weight], lr, weight_decay=0.0, fused=fused)
+    optimizer = made("optimizer", "adam").build(nn.ParameterList([weight]), lr, weight_decay=0.0, fused=fused)
     assert optimizer.param_groups[0]["capturable"] is capturable

@@ -18,7 +18,9 @@ def test_it_takes_the_papers_steps(decay: float) -> None:
     """Algorithm 2 of Loshchilov and Hutter 2019, the decay times the learning rate as in torch."""
     weight = nn.Parameter(torch.tensor([1.5], dtype=torch.float64))
     options = made("optimizer", {"kind": "adamw", "lr": 0.1, "betas": (0.5, 0.8), "eps": 1e-3})
-    optimizer = options.build([weight], torch.tensor(0.1, dtype=torch.float64), weight_decay=decay, fused=True)
+    optimizer = options.build(
+        nn.ParameterList([weight]), torch.tensor(0.1, dtype=torch.float64), weight_decay=decay, fused=True
+    )
     w, m, v = 1.5, 0.0, 0.0
     for t, gradient in enumerate(GRADIENTS, start=1):
         weight.grad = torch.tensor([gradient], dtype=torch.float64)

@@ -17,7 +17,7 @@ EVERY = pytest.mark.parametrize("options", OPTIMIZERS, ids=str)
 
 def built(options: Any, lr: torch.Tensor | None = None, **others: Any) -> tuple[nn.Parameter, torch.optim.Optimizer]:
     weight = nn.Parameter(torch.tensor([1.0, -2.0]))
-    return weight, made("optimizer", options).build([weight], lr, **{"weight_decay": 0.0, **others})
+    return weight, made("optimizer", options).build(nn.ParameterList([weight]), lr, **{"weight_decay": 0.0, **others})
 
 
 @EVERY
@@ -58,7 +58,7 @@ def test_one_kernel_or_for_each(options: Any, fused: bool) -> None:
 
 def test_a_class_without_make_says_so() -> None:
     with pytest.raises(NotImplementedError, match=r"OptimizerPlugin defines no make\(\)"):
-        OptimizerPlugin(kind="x", lr=0.1).build([], weight_decay=0.0)
+        OptimizerPlugin(kind="x", lr=0.1).build(nn.Identity(), weight_decay=0.0)
 
 
 @pytest.mark.parametrize("lr", [0.0, -0.1, float("inf")])

@@ -16,7 +16,7 @@ GRADIENTS = [0.5, -1.0, 2.0, 0.25]
 def test_it_takes_the_textbooks_steps(momentum: float, nesterov: bool, decay: float) -> None:
     weight = nn.Parameter(torch.tensor([1.5], dtype=torch.float64))
     options = made("optimizer", {"kind": "sgd", "lr": 0.1, "momentum": momentum, "nesterov": nesterov})
-    optimizer = options.build([weight], torch.tensor(0.1, dtype=torch.float64), weight_decay=decay)
+    optimizer = options.build(nn.ParameterList([weight]), torch.tensor(0.1, dtype=torch.float64), weight_decay=decay)
     w, velocity = 1.5, 0.0
     for gradient in GRADIENTS:
         weight.grad = torch.tensor([gradient], dtype=torch.float64)

@@ -182,6 +182,7 @@ ELSEWHERE = {
     "cells.bnp_skipped": "any run with BNP since it is recorded",
     "cells.flops_refresh": "a method that refreshes what it keeps",
     "cells.method_state_bytes": "any run with a preconditioner since it is recorded",
+    "cells.optimizer_parts": "any run since it is recorded",
     "cells.graph_memory_bytes": "of a CUDA graph",
     "cells.kernels_per_step": "CUDA",
     "cells.test_examples": "any run since it is recorded",
@@ -225,7 +226,7 @@ def test_the_schemas_have_the_documented_columns() -> None:
         "flops_method_products "
         "flops_refresh bytes_per_step operators_per_step kernels_per_step method_state_bytes "
         "bnp_form sites sites_served bnp_layers bnp_parameters "
-        "bnp_skipped peak_memory_bytes graph_memory_bytes "
+        "bnp_skipped optimizer_parts peak_memory_bytes graph_memory_bytes "
         "energy_joules setup_seconds "
         "warmup_seconds compile_seconds wall_seconds stopped_by engine_active cache_hits cache_misses train_examples "
         "last_batch test_examples clock_mhz_before clock_mhz_after throttled bnpbench torch commit dirty jobs "

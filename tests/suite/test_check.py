@@ -280,3 +280,11 @@ def test_more_threads_than_cores(load: Callable[[str], Suite]) -> None:
     (told,) = doubts(load(DOUBTS.replace("threads = 1", "threads = 9999") + SWEEP))
     assert told.startswith("vanilla, bnp: 9,999 threads are more than the ")
     assert doubts(load(DOUBTS + SWEEP)) == []
+
+
+def test_an_optimizer_that_cannot_be_traced_has_no_meaning_in_a_compiled_engine() -> None:
+    soap = {"kind": "soap", "lr": 0.1}
+    for engine, reason in (("compiled", True), ("graphed", True), ("eager", False), ("auto", False)):
+        found = misfit(settings("fc", "bnp", (5,), batch_size=10, optimizer=soap, engine=engine))
+        assert (found is not None) == reason
+        assert found is None or (found.option is None and "runs eagerly alone" in found.reason)

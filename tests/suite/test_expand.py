@@ -296,3 +296,98 @@ def _check_merged(whole: Any, base: Any, change: Any) -> None:
             assert value == change[name]
         else:
             _check_merged(value, base[name], change[name])
+
+
+# --- axes of a part beside the whole -----------------------------------------------------------
+
+METHODS = """
+[train]
+dataset = { kind = "synthetic", shape = [4], train = 40, test = 10, classes = 3 }
+network = { kind = "fc", hidden = [5] }
+optimizer = { kind = "sgd", lr = 0.1 }
+batch_size = 8
+epochs = 1
+validation = 0.2
+[sweep]
+"method.rho" = [0.5, 0.9]
+method = ["vanilla", { kind = "bnp", eps1 = 0.1 }]
+seed = [1, 2]
+optimizer.lr = [0.1, 0.2]
+"""
+
+
+def test_a_part_of_an_axis_is_one_where_the_kind_has_it(load: Load) -> None:
+    """In whatever order they are written; the cells of a kind without the option collapse."""
+    found = [(one.settings.method.kind, getattr(one.settings.method, "rho", None)) for one in cells(load(METHODS))]
+    assert sorted(set(found), key=str) == [("bnp", 0.5), ("bnp", 0.9), ("vanilla", None)]
+    assert len(found) == 3 * 2 * 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"method.rho"', '"method.roh"', r"sweep\.'method\.roh': unknown key.*\(did you mean 'rho'\?\)"),
+        (
+            '"method.rho" = [0.5, 0.9]',
+            '"method.groups" = [1, 2]',
+            r"no method here has an option 'groups': vanilla, bnp",
+        ),
+        (
+            '"method.rho" = [0.5, 0.9]',
+            '"method.rho" = [0.5, 2.0]',
+            r"toml:10: sweep\.'method\.rho'\[1\]: must be below 1, not 2\.0",
+        ),
+        ('"method.rho"', '"seed.rho"', r"sweep\.'seed\.rho': "),
+    ],
+)
+def test_a_faulty_part_is_told_where_it_stands(load: Load, old: str, new: str, message: str) -> None:
+    with pytest.raises(SuiteError, match=message):
+        load(changed(METHODS, old, new))
+
+
+def test_several_axes_are_chosen_from_together(load: Load) -> None:
+    """The best pair of each method, on all seeds; a method without the option chooses from the other axis alone."""
+    suite = load(METHODS + '[select]\nover = ["optimizer.lr", "method.rho"]\n')
+    trials = cells(suite)
+    assert [one.label for one in trials] == ["vanilla"] * 2 + ["bnp(eps1=0.1)"] * 4
+    points = [(one.label, one.settings.optimizer.lr, getattr(one.settings.method, "rho", None)) for one in trials]
+    best = {("vanilla", 0.2, None), ("bnp(eps1=0.1)", 0.1, 0.9)}
+    scores = {one.key: 0.9 if point in best else 0.5 for one, point in zip(trials, points, strict=True)}
+    finals = suite.finals(scores, device="cpu", threads=2)
+    assert [
+        (one.label, one.settings.optimizer.lr, getattr(one.settings.method, "rho", None), one.settings.seed)
+        for one in finals
+    ] == [(label, lr, rho, seed) for label, lr, rho in sorted(best, reverse=True) for seed in (1, 2)]
+    waits = {key: score for key, score in scores.items() if key != trials[-1].key}
+    assert {one.label for one in suite.finals(waits, device="cpu", threads=2)} == {"vanilla"}
+
+
+def test_one_label_stands_for_a_method_with_all_values_that_are_tried(load: Load) -> None:
+    text = changed(METHODS, "eps1 = 0.1 }", 'label = "mine" }')
+    with pytest.raises(SuiteError, match="label 'mine' stands for two methods"):
+        load(text)
+    suite = load(text + '[select]\nover = ["optimizer.lr", "method.rho"]\n')
+    assert {one.label for one in cells(suite)} == {"vanilla", "mine"}
+
+
+@pytest.mark.parametrize(
+    ("over", "message"),
+    [
+        ('["optimizer.lr", "method.roh"]', r"select\.over\[1\]: 'method.roh' is no axis .*did you mean 'method.rho'"),
+        ('["optimizer.lr", "seed"]', r"select\.over\[1\]: a seed is not chosen by its result"),
+        ('["optimizer.lr", "optimizer.lr"]', r"select\.over\[1\]: 'optimizer.lr' is given twice"),
+        ("[]", r"select\.over"),
+        ("3", r"select\.over"),
+    ],
+)
+def test_a_faulty_choice_is_told(load: Load, over: str, message: str) -> None:
+    with pytest.raises(SuiteError, match=message):
+        load(METHODS + f"[select]\nover = {over}\n")
+
+
+def test_a_single_axis_in_a_list_is_the_axis(load: Load) -> None:
+    one, other = (load(METHODS + f"[select]\nover = {over}\n") for over in ('"optimizer.lr"', '["optimizer.lr"]'))
+    assert [cell.key for cell in cells(one)] == [cell.key for cell in cells(other)]
+    scores = {cell.key: cell.settings.optimizer.lr for cell in cells(one)}
+    finals = [suite.finals(scores, device="cpu", threads=2) for suite in (one, other)]
+    assert [cell.key for cell in finals[0]] == [cell.key for cell in finals[1]]

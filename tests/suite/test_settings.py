@@ -46,7 +46,8 @@ def test_what_is_no_method_is_refused(value: object) -> None:
 
 def test_lists_of_settings_are_those_that_they_were_written_as() -> None:
     assert set(having("shared")) == {"device", "devices", "precision", "threads", "deterministic", "epochs"}
-    assert set(having("fits")) == {"dataset", "network", "method", "batch_size", "devices", "accumulate"}
+    fits = {"dataset", "network", "method", "optimizer", "batch_size", "devices", "engine", "accumulate"}
+    assert set(having("fits")) == fits
     assert set(having("data")) == {"dataset", "network", "memory_format", "augment", "train_limit", "validation"}
     assert having("axis") == ("method", "batch_size", "seed")
     assert set(having("repeats")) == {"seed", "epochs", "threads"}

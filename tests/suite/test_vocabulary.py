@@ -5,14 +5,14 @@ from __future__ import annotations
 from bnpbench import MethodPlugin
 from bnpbench.registry import built_in
 from bnpbench.suite.settings import SETTINGS
-from bnpbench.suite.vocabulary import Vocabulary, frozen, label, plain
+from bnpbench.suite.vocabulary import Vocabulary, frozen, label, named_without, plain
 from tests.support.kinds import made
 
 WORDS = Vocabulary()
 
 
 def test_kinds_and_options_are_those_of_the_registry() -> None:
-    assert list(WORDS.kinds(SETTINGS["optimizer"])) == ["adam", "adamw", "sgd"]
+    assert list(WORDS.kinds(SETTINGS["optimizer"])) == ["adam", "adamw", "kron", "muon", "sgd", "shampoo", "soap"]
     assert WORDS.kinds(SETTINGS["batch_size"]) == {}
     assert {"kind", "lr", "momentum", "betas"} <= set(WORDS.options(SETTINGS["optimizer"]))
     assert "betas" not in WORDS.options(SETTINGS["optimizer"], "sgd")
@@ -45,3 +45,11 @@ def test_values_go_to_json_and_back() -> None:
     value = made("network", {"kind": "fc", "hidden": (3, 4)})
     assert plain(value) == {"kind": "fc", "hidden": [3, 4]}
     assert frozen(plain(value)) == {"kind": "fc", "hidden": (3, 4)}
+
+
+def test_a_method_whose_option_is_looked_for_is_called_without_it() -> None:
+    method = made("method", {"kind": "bnp", "rho": 0.5, "eps1": 0.1})
+    assert named_without(method, {"rho"}).label == "bnp(eps1=0.1)"
+    assert named_without(method, {"damping"}).label is None
+    named = made("method", {"kind": "bnp", "rho": 0.5, "label": "mine"})
+    assert named_without(named, {"rho"}) is named

@@ -1,4 +1,4 @@
-"""Networks of others, and the swap of each of their normalizations for one of its own kind."""
+"""Networks and optimizers of others, and the swap of each of their normalizations for one of its own kind."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ from bnpbench.sites import Normalization
 
 NEEDS_TIMM = pytest.mark.skipif(
     importlib.util.find_spec("timm") is None, reason="timm is not installed: pip install -e '.[models]'"
+)
+NEEDS_OPTIMIZERS = pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, ("opt_einsum", "pytorch_optimizer"))),
+    reason="pytorch-optimizer is not installed: pip install -e '.[optimizers]'",
 )
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)

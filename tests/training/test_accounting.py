@@ -9,6 +9,7 @@ import pytest
 from bnpbench.measure.step_costs import Columns, Costs
 from bnpbench.suite import Settings
 from bnpbench.training.accounting import costs, kept_bytes
+from tests.support.others import NEEDS_OPTIMIZERS
 from tests.support.training import cell
 
 N, WIDTHS, CLASSES = 10, (12, 9, 7), 5
@@ -185,3 +186,51 @@ def test_bytes_and_operators_are_those_of_each_device_added_up(method: Any, prec
         share, larger = getattr(three, column), getattr(four, column)
         assert getattr(columns(method, 6, 2, precision), column) == 2 * share
         assert getattr(columns(method, 7, 2, precision), column) == share + larger
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "parts"),
+    [
+        ({"kind": "sgd", "lr": 0.1}, f"sgd: {PARAMETERS}, weight decay coupled"),
+        (
+            {"kind": "muon"},
+            f"muon: {12 * 9 + 9 * 7}, weight decay decoupled\n"
+            f"adamw: {PARAMETERS - 12 * 9 - 9 * 7}, weight decay decoupled",
+        ),
+        pytest.param({"kind": "shampoo"}, f"shampoo: {PARAMETERS}, weight decay coupled", marks=NEEDS_OPTIMIZERS),
+    ],
+    ids=str,
+)
+def test_what_each_optimizer_serves(optimizer: dict[str, Any], parts: str) -> None:
+    assert costs(cell(optimizer=optimizer).settings, (12,), CLASSES).columns.optimizer_parts == parts
+
+
+@NEEDS_OPTIMIZERS
+@pytest.mark.parametrize("kind", ["kron", "shampoo", "soap"])
+def test_of_an_optimizer_whose_steps_differ_the_methods_operations_are_known(kind: str) -> None:
+    """And nothing of its own; it is not run on tensors without data."""
+    found = costs(cell(method="bnp", optimizer={"kind": kind}).settings, (12,), CLASSES)
+    known = costs(cell(method="bnp").settings, (12,), CLASSES).columns
+    assert (found.not_applicable, found.uncounted) == (None, None)
+    assert found.columns.flops_method_executed == known.flops_method_executed
+    assert found.columns.parameters == known.parameters
+    assert (found.columns.operators_per_step, found.columns.bytes_per_step) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"optimizer": {"kind": "soap"}, "engine": "compiled"}, "the steps of soap cannot be traced"),
+        (
+            {"optimizer": {"kind": "muon"}, "network": {"kind": "fc", "hidden": ()}},
+            "muon serves the matrices of hidden",
+        ),
+    ],
+    ids=str,
+)
+def test_an_optimizer_that_has_no_meaning_there_makes_a_cell_not_applicable(
+    changes: dict[str, Any], reason: str
+) -> None:
+    found = costs(cell(**changes).settings, (12,), CLASSES)
+    assert found.not_applicable is not None
+    assert found.not_applicable.startswith(reason)

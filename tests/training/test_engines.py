@@ -51,7 +51,7 @@ def test_a_recorded_step_equals_the_eager_one_to_the_bit(method: Any, optimizer:
 
 @pytest.mark.parametrize("method", ["vanilla", "bn", "bnp"])
 def test_micro_batches_and_clipping_are_recorded_too(method: str) -> None:
-    changes = {"method": method, "accumulate": 2, "clip_norm": 0.1, "label_smoothing": 0.1}
+    changes = {"method": method, "accumulate": 2, "clip_norm": 0.1, "clip_adaptive": 0.01, "label_smoothing": 0.1}
     changes |= {"schedule": "cosine", "optimizer": {"kind": "adamw", "lr": 0.01}, "weight_decay": 0.1}
     eager, replayed = trainer(**changes), graphed(**changes)
     assert [t.epoch()["train_loss"] for t in (eager, eager)] == [t.epoch()["train_loss"] for t in (replayed, replayed)]
@@ -77,6 +77,7 @@ COMPILED = [
     ("wide", "bnp", ADAM),
     ("cnn", "bnp", SGD),
     ("resnet", "bnp+gn", SGD),
+    ("resnet", "frn", SGD),
     ("vit", "bnp+ln", ADAM),
     ("gpt", "bnp", SGD),
 ]
@@ -115,9 +116,29 @@ def test_both_kinds_of_steps_are_recorded(kind: str, monkeypatch: pytest.MonkeyP
 
 
 def test_a_compiled_step_with_all_options_of_training_equals_the_eager_one() -> None:
-    changes = {"accumulate": 2, "clip_norm": 0.1, "label_smoothing": 0.1, "weight_decay": 0.1, "schedule": "cosine"}
+    changes = {"accumulate": 2, "clip_norm": 0.1, "clip_adaptive": 0.01, "label_smoothing": 0.1}
+    changes |= {"weight_decay": 0.1, "schedule": "cosine"}
     optimizer = {"kind": "adamw", "lr": 0.01, "eps": 1e-3}
     assert disagreement("fc", "bnp", optimizer, torch.float64, **changes) <= 1e-12
+
+
+def test_muon_is_compiled_and_recorded() -> None:
+    """Its products are in bfloat16, whatever the weights are in."""
+    optimizer = {"kind": "muon"}
+    assert disagreement("cnn", "bnp", optimizer, torch.float32) <= 5e-3
+    eager, replayed = trainer(optimizer=optimizer), graphed(optimizer=optimizer)
+    assert [t.epoch()["train_loss"] for t in (eager, eager)] == [t.epoch()["train_loss"] for t in (replayed, replayed)]
+    assert torch.equal(weights(eager), weights(replayed))
+
+
+def test_the_schedule_reaches_both_optimizers_of_a_compiled_step() -> None:
+    ours = trainer(optimizer={"kind": "muon", "adamw_lr": 0.05}, schedule=WARMED, engine="compiled")
+    ours.prepare()
+    rates = []
+    for _ in range(2):
+        ours.epoch()
+        rates.append([float(group["lr"]) for group in ours.step.optimizer.param_groups])
+    assert [rate for pair in rates for rate in pair] == pytest.approx([0.02, 0.05, 0.002, 0.005])
 
 
 def test_a_compiled_step_equals_the_eager_one_in_float32() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from bnpbench.training.state import DamagedState, load, save
+from bnpbench.training.state import DamagedState, load, random_state, save, set_random_state
+from tests.support.others import NEEDS_OPTIMIZERS
 from tests.support.training import trainer, weights
 
 OPTIMIZERS = [{"kind": "sgd", "lr": 0.1}, {"kind": "sgd", "lr": 0.1, "momentum": 0.9}, {"kind": "adam", "lr": 0.1}]
@@ -64,6 +65,56 @@ def test_a_checkpoint_continues_bit_for_bit(method: str, optimizer: dict[str, An
     assert torch.equal(weights(resumed), weights(undisturbed))
     for ours, theirs in zip(resumed.model.buffers(), undisturbed.model.buffers(), strict=True):
         assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("method", ["vanilla", "bnp"])
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        {"kind": "muon"},
+        pytest.param({"kind": "kron"}, marks=NEEDS_OPTIMIZERS),
+        pytest.param({"kind": "shampoo", "every": 4}, marks=NEEDS_OPTIMIZERS),
+        pytest.param({"kind": "soap", "every": 3}, marks=NEEDS_OPTIMIZERS),
+    ],
+    ids=str,
+)
+def test_counters_and_matrices_of_an_optimizer_are_gone_on_from(
+    method: str, optimizer: dict[str, Any], tmp_path: Any
+) -> None:
+    """After a warm-up that is undone, in another process's random streams, with a step of the rate behind it."""
+    changes = {"method": method, "optimizer": optimizer, "schedule": STEPS, "weight_decay": 0.01}
+    undisturbed, resumed = trainer(**changes), trainer(**changes)
+    undisturbed.epoch()
+    content = {"state": undisturbed.state.snapshot(), "random": random_state()}
+    save(content, tmp_path / "x.pt", tmp_path / ".x.tmp")
+    second = undisturbed.epoch()
+    resumed.prepare()
+    resumed.warm_up(1)
+    taken = load(tmp_path / "x.pt", resumed.state.most_bytes)
+    assert taken is not None
+    set_random_state(taken["random"])
+    resumed.state.resume_from(taken["state"])
+    resumed.epochs_done = 1
+    assert resumed.epoch()["train_loss"] == second["train_loss"]
+    assert torch.equal(weights(resumed), weights(undisturbed))
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        {"kind": "muon"},
+        pytest.param({"kind": "kron"}, marks=NEEDS_OPTIMIZERS),
+        pytest.param({"kind": "shampoo"}, marks=NEEDS_OPTIMIZERS),
+        pytest.param({"kind": "soap"}, marks=NEEDS_OPTIMIZERS),
+    ],
+    ids=str,
+)
+def test_a_warm_up_is_undone_whatever_the_optimizer_keeps(optimizer: dict[str, Any]) -> None:
+    """Factors that begin as the identity are not a fresh start when they are zero."""
+    plain = trainer(optimizer=optimizer).epoch()["train_loss"]
+    warmed = trainer(optimizer=optimizer)
+    warmed.warm_up(1)
+    assert warmed.epoch()["train_loss"] == plain
 
 
 def test_no_bit_of_a_checkpoint_may_change(tmp_path: Any) -> None:

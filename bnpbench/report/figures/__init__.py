@@ -13,6 +13,7 @@ from bnpbench.report.figures.curves import slug
 from bnpbench.report.figures.epochs import conditioning, cumulative_time, training
 from bnpbench.report.figures.forest import forest
 from bnpbench.report.figures.model import LARGEST, Axis, Cross, CrossPanel, Curve, Figure, ForestPanel, Panel, inks
+from bnpbench.report.figures.pareto import pareto
 from bnpbench.report.figures.sizes import cost, step_time
 from bnpbench.report.query import disturbances
 from bnpbench.text import number_of
@@ -21,13 +22,14 @@ __all__ = ["Cross", "CrossPanel", "Curve", "Figure", "ForestPanel", "Panel", "fi
 
 FIGURES: tuple[Callable[[View, Group], Iterable[Figure]], ...] = (
     cost_and_gain,
+    pareto,
     training,
     conditioning,
     cumulative_time,
     step_time,
     cost,
 )  # each of the cells that share a table; claims, of a whole suite, come after them
-TIMED = (cost_and_gain, cumulative_time, step_time, cost)  # of these those that show times
+TIMED = (cost_and_gain, pareto, cumulative_time, step_time, cost)  # of these those that show times
 PAPER = "Lange, Helfrich and Ye 2022"
 DRAWS = {"training": range(3, 8), "conditioning": (8,), "step-time": (9,)}  # kind to numbers of the paper's figures
 _NUMBER = r"\d+(?: \((?:left|right)\))?"

@@ -68,11 +68,12 @@ def _cross(answer: Answer) -> Cross | None:
         return None
     if not (1 / LARGEST < cost.value < LARGEST and abs(gain.value) < LARGEST):
         return None
-    arms = _interval(cost, 1 / LARGEST), _interval(gain, -LARGEST)
+    arms = bounded(cost, 1 / LARGEST), bounded(gain, -LARGEST)
     return Cross(answer.method, f"N = {answer.batch_size}", cost.value, gain.value, *arms)
 
 
-def _interval(estimate: Estimate, least: float) -> tuple[float, float] | None:
+def bounded(estimate: Estimate, least: float) -> tuple[float, float] | None:
+    """The interval of an estimate as far as an axis goes; None where it has none."""
     low, high = estimate.low, estimate.high
     if low is None or high is None or math.isnan(low) or math.isnan(high):
         return None
@@ -83,7 +84,7 @@ def _costs(label: str, crosses: Sequence[Cross]) -> Axis:
     """A logarithmic axis about 1, on which an interval of many times the ratios leaves room for the others."""
     points = [0.0, *(math.log(cross.x) for cross in crosses)]
     arms = [math.log(end) for cross in crosses for end in cross.x_interval or ()]
-    low, high = _limits(points, arms, least=math.log(2))
+    low, high = room(points, arms, least=math.log(2))
     limits = math.exp(low), math.exp(high)
     if high - low < math.log(6):
         at = tuple(tick for tick in _linear(*limits) if tick > 0)
@@ -99,11 +100,11 @@ def _costs(label: str, crosses: Sequence[Cross]) -> Axis:
 def _gains(label: str, crosses: Sequence[Cross]) -> Axis:
     points = [0.0, *(cross.y for cross in crosses)]
     arms = [end for cross in crosses for end in cross.y_interval or ()]
-    limits = _limits(points, arms, least=0.02)
+    limits = room(points, arms, least=0.02)
     return Axis(label, at=tuple(_linear(*limits)), limits=limits)
 
 
-def _limits(points: Sequence[float], arms: Sequence[float], least: float) -> tuple[float, float]:
+def room(points: Sequence[float], arms: Sequence[float], least: float) -> tuple[float, float]:
     """Room for all points, and for arms that reach no farther beyond them than they lie apart, or ``least``."""
     low, high = min(points), max(points)
     reach = max(high - low, least)
@@ -125,14 +126,7 @@ def _linear(low: float, high: float) -> Iterator[float]:
 
 
 def _notes(found: Sequence[Answer], crosses: Sequence[Cross], x: Axis, y: Axis) -> Iterator[str]:
-    cut = [
-        cross
-        for cross in crosses
-        for axis, arm in ((x, cross.x_interval), (y, cross.y_interval))
-        if arm and axis.limits and (arm[0] < axis.limits[0] or arm[1] > axis.limits[1])
-    ]
-    if cut:
-        yield "An interval that reaches the edge goes on beyond it."
+    yield from beyond(crosses, x, y)
     places: dict[tuple[str, str], list[str]] = {}
     for answer in found:
         place = f"{answer.method} at N = {answer.batch_size}"
@@ -147,3 +141,10 @@ def _notes(found: Sequence[Answer], crosses: Sequence[Cross], x: Axis, y: Axis) 
                 places.setdefault((f"{what.capitalize()}, {side.remark}", ""), []).append(place)
     for (what, reason), whose in places.items():
         yield f"{what}: {'all' if len(whose) == len(found) > 1 else some(whose, 4)}{reason}."
+
+
+def beyond(crosses: Iterable[Cross], x: Axis, y: Axis) -> list[str]:
+    """A sentence on intervals that reach farther than the axes, if any do."""
+    arms = [(axis.limits, arm) for one in crosses for axis, arm in ((x, one.x_interval), (y, one.y_interval))]
+    cut = any(arm and limits and (arm[0] < limits[0] or arm[1] > limits[1]) for limits, arm in arms)
+    return ["An interval that reaches the edge goes on beyond it."] if cut else []

@@ -161,20 +161,22 @@ class Cross:
 
 @dataclass(frozen=True)
 class CrossPanel:
-    """Costs and gains over the same baseline.
+    """Points with an interval both ways: costs and gains over the same baseline, or two costs.
 
     Attributes:
         title: what tells it from its sisters.
         x, y: its axes, with their limits.
-        base: the baseline's label; it stands at (1, 0).
+        base: the baseline's label; it stands at (1, 0). None: there is none.
         crosses: at least one.
+        front: the points that none is better than both ways, along x; a line goes through them.
     """
 
     title: str
     x: Axis
     y: Axis
-    base: str
+    base: str | None
     crosses: tuple[Cross, ...]
+    front: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -184,8 +186,8 @@ class Figure:
     Attributes:
         name: of the file, without folder and extension; only letters, digits, ``-``, ``_`` and ``.``.
         suite, environment: what it was measured with.
-        kind: ``cost-and-gain``, ``training``, ``conditioning``, ``cumulative-time``, ``step-time``, ``cost``,
-            ``claims``.
+        kind: ``cost-and-gain``, ``pareto``, ``training``, ``conditioning``, ``cumulative-time``, ``step-time``,
+            ``cost``, ``claims``.
         title: heading.
         panels: at least one.
         notes: what a reader must know, one sentence each.
@@ -211,7 +213,7 @@ class Figure:
             if isinstance(panel, Panel):
                 found += [curve.method for curve in panel.curves]
             elif isinstance(panel, CrossPanel):
-                found += [panel.base, *(cross.method for cross in panel.crosses)]
+                found += [*([] if panel.base is None else [panel.base]), *(cross.method for cross in panel.crosses)]
         return tuple(dict.fromkeys(found))
 
 

@@ -234,12 +234,15 @@ def _name(axes: Axes, panel: Panel | CrossPanel, width: float) -> None:
 
 
 def _crosses(axes: Axes, panel: CrossPanel, inks: Mapping[str, Ink]) -> None:
-    """The points with the arms that they have, and the baseline where its two lines meet."""
+    """The points with the arms that they have; the baseline where its two lines meet, and the front."""
     thin: dict[str, Any] = {"color": "#555555", "linewidth": 0.8, "zorder": 1}
-    axes.axvline(1.0, **thin)
-    axes.axhline(0.0, **thin)
-    ink = inks[panel.base]
-    axes.plot([1.0], [0.0], linestyle="", marker=ink.marker, color=ink.light, markersize=6, zorder=3)
+    if panel.base is not None:
+        axes.axvline(1.0, **thin)
+        axes.axhline(0.0, **thin)
+        ink = inks[panel.base]
+        axes.plot([1.0], [0.0], linestyle="", marker=ink.marker, color=ink.light, markersize=6, zorder=3)
+    if panel.front:
+        axes.plot(*zip(*panel.front, strict=True), **thin, linestyle="--")
     for cross in panel.crosses:
         ink = inks[cross.method]
         arm: dict[str, Any] = {"color": ink.light, "linewidth": 1.1, "solid_capstyle": "butt", "zorder": 2}
@@ -258,8 +261,9 @@ def _crosses(axes: Axes, panel: CrossPanel, inks: Mapping[str, Ink]) -> None:
             markersize=6,
             zorder=4,
         )
-    axes.set_xscale("log")
     for which, axis in (("x", panel.x), ("y", panel.y)):
+        if axis.log:
+            getattr(axes, f"set_{which}scale")("log")
         if axis.limits is not None:
             getattr(axes, f"set_{which}lim")(*axis.limits)
 
@@ -272,8 +276,8 @@ def _label_crosses(axes: Axes, panel: CrossPanel, inks: Mapping[str, Ink]) -> No
     """The batch sizes beside the points, each in a quarter that no other label or point touches, and few arms."""
     frame, size, dot = axes.bbox, 7.0, DPI / 72
     points = [axes.transData.transform((cross.x, cross.y)) / dot for cross in panel.crosses]
-    base = axes.transData.transform((1.0, 0.0)) / dot
-    taken: list[_Box] = [(x - 3, y - 3, x + 3, y + 3) for x, y in (*points, base)]
+    bases = [] if panel.base is None else [axes.transData.transform((1.0, 0.0)) / dot]
+    taken: list[_Box] = [(x - 3, y - 3, x + 3, y + 3) for x, y in (*points, *bases)]
     arms = [_arm(axes, ends, dot) for cross in panel.crosses for ends in _ends(cross)]
     edges = frame.x0 / dot, frame.y0 / dot, frame.x1 / dot, frame.y1 / dot
     for cross, (x, y) in zip(panel.crosses, points, strict=True):
@@ -364,7 +368,8 @@ def _label_outside(pairs: Sequence[tuple[Panel | CrossPanel, Axes]], columns: in
 
 def _handles(figure: Figure, inks: Mapping[str, Ink]) -> list[Artist]:
     panels = [panel for panel in figure.panels if isinstance(panel, Panel)]
-    bases = {panel.base for panel in figure.panels if isinstance(panel, CrossPanel)}
+    crossed = [panel for panel in figure.panels if isinstance(panel, CrossPanel)]
+    bases = {panel.base for panel in crossed}
     handles: list[Artist] = [
         Line2D(
             [],
@@ -372,8 +377,8 @@ def _handles(figure: Figure, inks: Mapping[str, Ink]) -> list[Artist]:
             color=inks[method].light,
             marker=inks[method].marker,
             markeredgewidth=0,
-            linestyle="" if bases else "-",
-            markersize=6 if bases else 4,
+            linestyle="" if crossed else "-",
+            markersize=6 if crossed else 4,
             label=shortened(method, 3.0) + (" (baseline)" if method in bases else ""),
         )
         for method in figure.methods
@@ -389,10 +394,12 @@ def _handles(figure: Figure, inks: Mapping[str, Ink]) -> list[Artist]:
         Line2D([], [], color="#555555", linewidth=1, linestyle=_mark_style(mark), label=f"crossing, {mark.text}")
         for mark in marks.values()
     ]
+    if any(panel.front for panel in crossed):
+        handles.append(Line2D([], [], color="#555555", linewidth=0.8, linestyle="--", label="front"))
     if figure.spread:
-        band = not bases and all(curve.spread == "band" for panel in panels for curve in panel.curves)
+        band = not crossed and all(curve.spread == "band" for panel in panels for curve in panel.curves)
         grey, label = "#555555", shortened(figure.spread, 3.0)
-        mark = {"marker": "+" if bases else "|", "markersize": 9, "markeredgewidth": 1, "linestyle": ""}
+        mark = {"marker": "+" if crossed else "|", "markersize": 9, "markeredgewidth": 1, "linestyle": ""}
         handles.append(
             Patch(color=grey, alpha=0.15, linewidth=0, label=label)
             if band

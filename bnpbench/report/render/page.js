@@ -173,14 +173,17 @@
     margin.l += 16 * (upright.length - 1);
     const [wide, high] = [made.width - margin.l - margin.r, made.height - margin.t - margin.b];
     if (panel.title) made.title = { text: text(clipped(panel.title, made.width - 20)), font: { size: 13 }, x: 0.5, y: 0.98, yanchor: "top" };
-    const [left, right] = panel.x.limits.map(Math.log10);
-    const [bottom, top] = panel.y.limits;
-    made.xaxis = { ...axis(panel.x, colours, []), range: [left, right], automargin: false, layer: "below traces" };
-    made.yaxis = { ...axis(panel.y, colours, []), range: [bottom, top], automargin: false };
+    const [across, up] = [panel.x, panel.y].map((one) => (one.log ? Math.log10 : (value) => value));
+    const [left, right] = panel.x.limits.map(across);
+    const [bottom, top] = panel.y.limits.map(up);
+    made.xaxis = { ...axis(panel.x, colours, panel.x.limits), range: [left, right], automargin: false, layer: "below traces" };
+    made.yaxis = { ...axis(panel.y, colours, panel.y.limits), range: [bottom, top], automargin: false };
     made.xaxis.title = { text: text(clipped(panel.x.label, wide, 12)), standoff: 4, font: { size: 12 } };
     made.yaxis.title = { text: upright.map((line) => text(clipped(line, high, 12))).join("<br>"), standoff: 4, font: { size: 12 } };
     const rule = { type: "line", layer: "below", line: { color: colours.faint, width: 1 } };
-    made.shapes = [{ ...rule, xref: "x", yref: "paper", x0: 1, x1: 1, y0: 0, y1: 1 }, { ...rule, xref: "paper", yref: "y", x0: 0, x1: 1, y0: 0, y1: 0 }];
+    const based = panel.base !== null;
+    made.shapes = based ? [{ ...rule, xref: "x", yref: "paper", x0: 1, x1: 1, y0: 0, y1: 1 }, { ...rule, xref: "paper", yref: "y", x0: 0, x1: 1, y0: 0, y1: 0 }] : [];
+    const [along, upwards] = crossWords(panel);
     const shown = panel.crosses.filter((cross) => !hidden.has(cross.method));
     const ink = (index) => (dark.matches && !printing ? methods[index].dark : methods[index].light);
     const arm = (cross, key, own) => (cross[own] ? cross[own].map((end) => Math.abs(end - cross[key])) : [0, 0]);
@@ -192,17 +195,24 @@
       return { type: "scatter", mode: "markers", x: own.map((cross) => cross.x), y: own.map((cross) => cross.y),
         error_x: bars("x", "xs"), error_y: bars("y", "ys"),
         marker: { color: ink(index), size: 10, line: { width: own.map((cross) => (cross.xs && cross.ys ? 0 : 2)), color: ink(index) }, symbol: own.map((cross) => methods[index].symbol + (cross.xs && cross.ys ? "" : "-open")) },
-        text: own.map((cross) => `<b>${text(methods[index].label)}</b> ${text(cross.label)}<br>cost ${number(cross.x)}, ${told(cross, "xs")}<br>gain ${number(cross.y)}, ${told(cross, "ys")}`),
+        text: own.map((cross) => `<b>${text(methods[index].label)}</b> ${text(cross.label)}<br>${text(along)} ${number(cross.x)}, ${told(cross, "xs")}<br>${text(upwards)} ${number(cross.y)}, ${told(cross, "ys")}`),
         hovertemplate: "%{text}<extra></extra>" };
     });
-    const base = methods[panel.base];
-    data.push({ type: "scatter", mode: "markers", x: [1], y: [0], marker: { color: ink(panel.base), size: 10, symbol: base.symbol },
-      text: [`<b>${text(base.label)}</b>, the baseline`], hovertemplate: "%{text}<extra></extra>" });
-    const at = (x, y) => [((Math.log10(x) - left) / (right - left)) * wide, ((y - bottom) / (top - bottom)) * high];
-    made.annotations = beside(shown, at, wide, high).map(({ cross, dx, dy, anchor }) => ({ x: Math.log10(cross.x), y: cross.y, xref: "x", yref: "y", showarrow: false,
+    if (panel.front) data.unshift({ type: "scatter", mode: "lines", x: panel.front.map(([x]) => x), y: panel.front.map(([, y]) => y),
+      line: { color: colours.faint, width: 1, dash: "dash" }, hoverinfo: "skip" });
+    if (based) {
+      const base = methods[panel.base];
+      data.push({ type: "scatter", mode: "markers", x: [1], y: [0], marker: { color: ink(panel.base), size: 10, symbol: base.symbol },
+        text: [`<b>${text(base.label)}</b>, the baseline`], hovertemplate: "%{text}<extra></extra>" });
+    }
+    const at = (x, y) => [((across(x) - left) / (right - left)) * wide, ((up(y) - bottom) / (top - bottom)) * high];
+    made.annotations = beside(shown, at, wide, high, based).map(({ cross, dx, dy, anchor }) => ({ x: across(cross.x), y: up(cross.y), xref: "x", yref: "y", showarrow: false,
       text: text(cross.label), font: { size: 11, color: ink(cross.method) }, xanchor: anchor, yanchor: "middle", xshift: dx, yshift: dy, borderpad: 0 }));
     return Plotly.react(place, data, made, { displayModeBar: false });
   }
+
+  /* What the two numbers of a point are. */
+  const crossWords = (panel) => (panel.base !== null ? ["cost", "gain"] : [panel.x.label, panel.y.label]);
 
   /* In two lines where one has no room. */
   function broken(words, room) {
@@ -215,10 +225,10 @@
   }
 
   /* For each label the quarter beside its point that touches no other label and no point, and the fewest arms. */
-  function beside(crosses, at, wide, high) {
+  function beside(crosses, at, wide, high, based) {
     const touch = (a, b) => a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3];
     const spots = crosses.map((cross) => at(cross.x, cross.y));
-    const taken = [...spots, at(1, 0)].map(([x, y]) => [x - 6, y - 6, x + 6, y + 6]);
+    const taken = [...spots, ...(based ? [at(1, 0)] : [])].map(([x, y]) => [x - 6, y - 6, x + 6, y + 6]);
     const arms = crosses.flatMap((cross, i) => [
       ...(cross.xs ? [[at(cross.xs[0], cross.y)[0], spots[i][1] - 1, at(cross.xs[1], cross.y)[0], spots[i][1] + 1]] : []),
       ...(cross.ys ? [[spots[i][0] - 1, at(cross.x, cross.ys[0])[1], spots[i][0] + 1, at(cross.x, cross.ys[1])[1]]] : [])]);
@@ -271,7 +281,7 @@
       this.data = JSON.parse(figure.querySelector("script").textContent);
       this.hidden = new Set();
       this.forest = this.data.kind === "claims";
-      this.crosses = this.data.kind === "cost-and-gain";
+      this.crosses = "crosses" in this.data.panels[0];
       const panels = figure.querySelector(".panels");
       panels.classList.toggle("single", this.data.panels.length === 1);
       panels.classList.toggle("threes", ![1, 2, 4].includes(this.data.panels.length));
@@ -288,7 +298,7 @@
     legend(place) {
       if (this.forest) return place.remove();
       const { panels, spread } = this.data;
-      if (this.crosses) for (const base of new Set(panels.map((panel) => panel.base))) {
+      if (this.crosses) for (const base of new Set(panels.map((panel) => panel.base).filter((one) => one !== null))) {
         place.append(element("span", { class: "key" }, element("span", { "aria-hidden": "true", "data-method": base }, "● "), methods[base].label + ", the baseline"));
       }
       for (const index of new Set(panels.flatMap((panel) => (panel.crosses ?? panel.curves).map((one) => one.method)))) {
@@ -303,6 +313,7 @@
         place.append(button);
       }
       if (spread) place.append(element("span", { class: "key" }, `${this.crosses ? "┼" : panels.some((panel) => panel.curves.some((curve) => curve.bars)) ? "│" : "▒"} ${spread}`));
+      if (panels.some((panel) => panel.front)) place.append(element("span", { class: "key" }, "┄┄ front"));
       if (this.crosses) return;
       const styles = new Map(this.data.panels.filter((panel) => new Set(panel.curves.map((c) => c.dashed)).size > 1).flatMap((panel) => panel.curves.map((c) => [c.quantity, c.dashed])));
       for (const [quantity, dashed] of styles) place.append(element("span", { class: "key" }, `${dashed ? "┄┄" : "──"} ${quantity}`));
@@ -324,8 +335,9 @@
         ? [["quantity", "claim", "where", "verdict", "estimate and interval"],
           panels.flatMap((panel) => panel.rows.map((row) => [panel.axis.label, row.says, row.detail, row.outcome, row.text]))]
         : this.crosses
-          ? [["panel", "method", "batch size", "cost", "95 % interval", "gain", "95 % interval"],
-            panels.flatMap((panel) => panel.crosses.map((one) => [panel.title, methods[one.method].label, one.label, number(one.x), spread(one.xs), number(one.y), spread(one.ys)]))]
+          ? [["panel", "method", "label", "along", "number", "95 % interval", "upwards", "number", "95 % interval"],
+            panels.flatMap((panel) => panel.crosses.map((one) => { const [along, upwards] = crossWords(panel);
+              return [panel.title, methods[one.method].label, one.label, along, number(one.x), spread(one.xs), upwards, number(one.y), spread(one.ys)]; }))]
           : [["panel", "method", "quantity", panels[0].x.label, "value", "spread"],
             panels.flatMap((panel) => panel.curves.flatMap((curve) => curve.x.map((x, i) =>
               [panel.title, methods[curve.method].label, curve.quantity, number(x), number(curve.y[i]), curve.low ? spread([curve.low[i], curve.high[i]]) : "–"])))];

@@ -71,7 +71,9 @@ def _any_panel(panel: Panel | CrossPanel | ForestPanel, methods: Sequence[str]) 
     made = {"title": plain(panel.title), "x": _axis(panel.x), "y": _axis(panel.y)}
     if isinstance(panel, CrossPanel):
         crosses = [_cross(cross, methods) for cross in panel.crosses]
-        return {**made, "base": methods.index(panel.base), "crosses": crosses}
+        base = None if panel.base is None else methods.index(panel.base)
+        front = {"front": list(map(_numbers, panel.front))} if panel.front else {}
+        return {**made, "base": base, "crosses": crosses, **front}
     curves = [_curve(curve, methods) for curve in panel.curves]
     return {**made, "curves": curves, "marks": [{"x": _rounded(mark.x), "text": mark.text} for mark in panel.marks]}
 

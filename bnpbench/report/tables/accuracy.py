@@ -110,7 +110,7 @@ def _to_accuracy(view: View, group: Group, targets: Sequence[float]) -> Table:
             found = _reached(view, Place("time to accuracy", group.title, method, batch_size), cells, number(target))
             rows.append((method, str(batch_size), str(target), *found))
             entries += found
-    columns = ("method", "N", _words(view), "seconds", "epochs", "seeds that reached it")
+    columns = ("method", "N", _words(view), "seconds", "epochs", "steps", "seeds that reached it")
     note = "Median (range) over the seeds that reached it; seconds of training up to the end of the first such epoch."
     return Table(group.title, columns, tuple(rows), (note,), tuple(entries))
 
@@ -122,14 +122,14 @@ def _reached(view: View, place: Place, cells: Sequence[Cell], target: float) -> 
     asked = sum(not isinstance(answer, Missing) for _, answer in answers)
     whole, others = measured(cells)
     entries = []
-    for metric, digits in (("seconds_to", None), ("epochs_to", 0)):
+    for metric, digits in (("seconds_to", None), ("epochs_to", 0), ("steps_to", 0)):
         quantity = f"{metric} {target}"
         found = [value(view, cell, metric, target=target) for cell in reached]
         values = [taken for taken in found if not isinstance(taken, Missing)]
         if not reached:
             entries.append(place.empty(quantity, "never" if whole else others or whys))
         elif not values:
-            entries.append(place.empty(quantity, "no train_seconds"))
+            entries.append(place.empty(quantity, "no steps" if metric == "steps_to" else "no train_seconds"))
         else:
             center = statistics.median(values)
             places = decimals(center) if digits is None else digits if center == int(center) else 1

@@ -67,8 +67,8 @@ def published(view: View, cells: Sequence[Cell], metric: str) -> str:
 
 def references(view: View) -> Section | None:
     """Published figures that have no table of their own, a row each; None where the suite has none of this kind."""
-    over = view.document.select and view.document.select.over
-    others = [of for of in view.document.references if of.metric != over and not known(str(of.metric)).tabled]
+    chosen = view.document.select.axes if view.document.select else ()
+    others = [of for of in view.document.references if of.metric not in chosen and not known(str(of.metric)).tabled]
     rows = tuple(_reference_row(view, reference) for reference in others)
     columns = ("method", "N", "what", "ours", "published", "source")
     return Section("Published figures", tables=(Table("", columns, rows),)) if rows else None

@@ -137,13 +137,24 @@ def column(table: Any, place: int) -> Any:
 def test_all_figures_are_drawn(opened: Opened) -> None:
     page = opened.page
     captions = page.locator("figcaption").all_inner_texts()
-    assert len(captions) == len(set(captions)) == 8
+    assert len(captions) == len(set(captions)) == 9
     empty = page.evaluate(
         "[...document.querySelectorAll('.panels > div')].filter(d => !d.querySelector('.main-svg')).length"
     )
     assert empty == 0
     assert page.locator(".panels > div .scatterlayer .trace").count() > 20
     assert page.title().startswith("bnpbench report")
+
+
+def test_what_a_target_takes_has_its_front_and_its_numbers(opened: Opened) -> None:
+    figure = of_title(opened.page, "What it takes to reach test accuracy 0.5")
+    assert figure.locator(".panels .main-svg").count() > 0
+    assert "front" in figure.locator(".legend").inner_text()
+    assert "baseline" not in figure.locator(".legend").inner_text()
+    figure.locator(".numbers summary").click()
+    table = figure.locator(".numbers table")
+    expect(table.locator("tbody tr").first).to_contain_text("seconds a step")
+    figure.locator(".numbers summary").click()
 
 
 def test_tables_sort_by_mouse_and_keyboard(opened: Opened) -> None:

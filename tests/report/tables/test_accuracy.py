@@ -15,7 +15,7 @@ Make = Callable[..., Made]
 def made_up(make: Make) -> Made:
     """Two seeds; the second never reaches 0.6, and its third epoch has no accuracy."""
     made = make()
-    made.cell("bnp", 16, 1, epochs([1.0, 2.0, 4.0], [0.5, 0.7, 0.6], train_loss=[2.0, 1.0, 0.5]))
+    made.cell("bnp", 16, 1, epochs([1.0, 2.0, 4.0], [0.5, 0.7, 0.6], train_loss=[2.0, 1.0, 0.5], steps=[7] * 3))
     made.cell("bnp", 16, 2, epochs([1.0, 2.0, 4.0], [0.3, 0.4], train_loss=[2.0, 1.0, 1.5]))
     made.document["targets"] = [0.6]
     return made
@@ -46,9 +46,9 @@ def test_the_time_to_a_target_is_of_those_that_reached_it(make: Make) -> None:
     section = time_to_accuracy(view)
     assert section is not None
     row = only(section.tables)
-    assert (row["seconds"], row["epochs"]) == ("3.000 (n = 1)", "2 (n = 1)")
+    assert (row["seconds"], row["epochs"], row["steps"]) == ("3.000 (n = 1)", "2 (n = 1)", "14 (n = 1)")
     assert row["seeds that reached it"] == "1 of 2"
-    assert [entry.value for entry in section.tables[0].records] == [3.0, 2.0, 1]
+    assert [entry.value for entry in section.tables[0].records] == [3.0, 2.0, 14.0, 1]
 
 
 def test_without_targets_there_is_no_time_to_them(make: Make) -> None:

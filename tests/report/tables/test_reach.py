@@ -32,3 +32,11 @@ def test_networks_that_are_built_with_their_method_have_no_such_section(make: Ca
     made = make()
     made.cell("bn", 16, 1, epochs([1.0]))
     assert lines(made) == []
+
+
+def test_optimizers_that_share_a_network_are_told_with_their_shares(make: Callable[..., Made]) -> None:
+    made = make()
+    parts = "muon: 960, weight decay decoupled\nadamw: 40, weight decay decoupled"
+    made.cell("bn", 16, 1, epochs([1.0]), parameters=1000, optimizer_parts=parts)
+    made.cell("bnp", 16, 1, epochs([1.0]), parameters=1000, optimizer_parts="sgd: 1000, weight decay coupled")
+    assert lines(made) == ["muon 96% of parameters, adamw the rest; weight decay is decoupled"]

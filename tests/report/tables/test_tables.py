@@ -122,6 +122,7 @@ def test_the_numbers_are_those_that_were_made_up(make: Make) -> None:
     assert number("test accuracy", "bnp", 16, "train_loss last") == pytest.approx((0.98, 0.97, 0.99, 3))
     assert number("time to accuracy", "bn", 256, "seconds_to 0.45") == (3.75, 2.5, 3.75, 3)
     assert number("time to accuracy", "bn", 256, "epochs_to 0.45") == (3, 2, 3, 3)
+    assert number("time to accuracy", "bn", 256, "steps_to 0.45") == (60, 40, 60, 3)
     assert number("FLOPs per step", "bnp", 16, "flops_method_predicted") == (2_145_204, 2_145_204, 2_145_204, 3)
 
 

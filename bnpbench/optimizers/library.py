@@ -1,0 +1,68 @@
+"""What optimizers of the library pytorch-optimizer have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from bnpbench.errors import SuiteError
+from bnpbench.optimizers.base import OptimizerPlugin
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+LIBRARY = "pytorch-optimizer"
+
+
+class LibraryOptimizer(OptimizerPlugin):
+    """An optimizer of pytorch-optimizer, which runs eagerly: its steps count in Python, and differ from one another.
+
+    Its ``version`` is filled in when a suite is loaded: what a name stands for may change with the library's.
+
+    Attributes:
+        library_name: of the class there.
+        beside: another package that it needs.
+    """
+
+    traced: ClassVar[bool] = False
+    library_name: ClassVar[str]
+    beside: ClassVar[str | None] = None
+    version: str | None = None
+
+    def options(self) -> dict[str, Any]:
+        """What the class is given beside parameters, learning rate and weight decay."""
+        raise NotImplementedError(f"{type(self).__name__} defines no options()")
+
+    def make(
+        self, parameters: Iterable[nn.Parameter], *, weight_decay: float, fused: bool, capturable: bool
+    ) -> torch.optim.Optimizer:
+        import pytorch_optimizer
+
+        made: torch.optim.Optimizer = getattr(pytorch_optimizer, self.library_name)(
+            list(parameters), lr=self.lr, weight_decay=weight_decay, **self.options()
+        )
+        return made
+
+    def follow(self, optimizer: torch.optim.Optimizer, lr: Tensor) -> None:
+        """Write the number before each step: some of the classes would multiply the tensor in place."""
+
+        def read(optimizer: torch.optim.Optimizer, args: object, kwargs: object) -> None:
+            rate = lr.item()
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+
+        optimizer.register_step_pre_hook(read)
+
+    def pinned(self) -> Self:
+        for package in filter(None, (self.beside, LIBRARY)):
+            try:
+                installed = version(package)
+            except PackageNotFoundError:
+                raise SuiteError(
+                    f"{self.kind} needs {package}, which is not installed: pip install 'bnpbench[optimizers]'"
+                ) from None
+        if self.version not in (None, installed):
+            raise SuiteError(f"{LIBRARY} {installed} is installed, and the suite is of {self.version}")
+        return self.model_copy(update={"version": installed})

@@ -1,0 +1,158 @@
+"""What is paid for reaching a target: steps against the time of one, and memory against the time of all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from bnpbench.report.data import Cell, Group, View, number
+from bnpbench.report.figures.answer import beyond, bounded, room
+from bnpbench.report.figures.curves import about
+from bnpbench.report.figures.model import LARGEST, Axis, Cross, CrossPanel, Figure
+from bnpbench.report.query import Missing, rounding, step_seconds, value, whole
+from bnpbench.statistics.intervals import Estimate, mean_interval
+from bnpbench.statistics.times import processes_interval
+from bnpbench.text import some
+
+_TOGETHER = 3  # batch sizes of a figure, each of which has two panels
+_MIB = 2**20
+
+
+@dataclass(frozen=True)
+class _Reached:
+    """The cells of one method at one batch size, and those of them that reached a target."""
+
+    method: str
+    batch_size: int
+    cells: Sequence[Cell]
+    there: Sequence[Cell]
+    asked: int
+
+    @property
+    def every(self) -> bool:
+        """Whether all seeds did."""
+        return len(self.there) == self.asked
+
+
+def pareto(view: View, group: Group) -> Iterable[Figure]:
+    """For each target a figure, of at most three batch sizes; nothing where fewer than two methods reach it."""
+    for target in view.document.targets:
+        places = [_reached(view, *place, number(target)) for place in group.places()]
+        sizes = list(dict.fromkeys(place.batch_size for place in places))
+        for start in range(0, len(sizes), _TOGETHER):
+            some_sizes = sizes[start : start + _TOGETHER]
+            yield from _figure(view, [place for place in places if place.batch_size in some_sizes], number(target))
+
+
+def _figure(view: View, places: Sequence[_Reached], target: float) -> Iterator[Figure]:
+    def steps(place: _Reached) -> Estimate | None:
+        return _over_seeds(view, place.there, lambda cell: value(view, cell, "steps_to", target=target), "steps_to")
+
+    def seconds(place: _Reached) -> Estimate | None:
+        return _over_seeds(view, place.there, lambda cell: value(view, cell, "seconds_to", target=target), "seconds_to")
+
+    def of_step(place: _Reached) -> Estimate | None:
+        found = [series for cell in place.there if (series := list(step_seconds(view, cell).values()))]
+        return processes_interval(found, "times") if found else None
+
+    def memory(place: _Reached) -> Estimate | None:
+        return _over_seeds(view, place.there, _mebibytes, "")
+
+    sizes = list(dict.fromkeys(place.batch_size for place in places))
+    words = (
+        (f"steps to {target:g}", steps, "seconds a step", of_step),
+        ("peak memory, MiB", memory, f"seconds to {target:g}", seconds),
+    )
+    panels = [
+        panel
+        for along, x, upwards, y in words
+        for size in sizes
+        if (panel := _panel([place for place in places if place.batch_size == size], along, x, upwards, y)) is not None
+    ]
+    if panels:
+        notes = (*_notes(places, panels), *about(view))
+        title = f"What it takes to reach {view.document.metric.replace('_', ' ')} {target:g}"
+        open_ones = any(cross.x_interval or cross.y_interval for panel in panels for cross in panel.crosses)
+        spread = "95 % intervals" if open_ones else ""
+        yield Figure("pareto", view.suite, view.id, "pareto", title, tuple(panels), notes, spread=spread)
+
+
+def _reached(view: View, method: str, batch_size: int, cells: Sequence[Cell], target: float) -> _Reached:
+    answers = [(cell, whole(cell, value(view, cell, "reached", target=target), "reached")) for cell in cells]
+    known = [(cell, answer) for cell, answer in answers if not isinstance(answer, Missing)]
+    return _Reached(method, batch_size, cells, [cell for cell, answer in known if answer], len(known))
+
+
+def _panel(
+    places: Sequence[_Reached],
+    along: str,
+    x: Callable[[_Reached], Estimate | None],
+    upwards: str,
+    y: Callable[[_Reached], Estimate | None],
+) -> CrossPanel | None:
+    """The methods at one batch size that have both numbers; None where fewer than two have."""
+    crosses, front = list[Cross](), list[tuple[float, float]]()
+    for place in places:
+        one, other = x(place), y(place)
+        if one is None or other is None or not all(1 / LARGEST < e.value < LARGEST for e in (one, other)):
+            continue
+        label = "" if place.every else f"{len(place.there)} of {place.asked} seeds"
+        arms = bounded(one, 1 / LARGEST), bounded(other, 1 / LARGEST)
+        crosses.append(Cross(place.method, label, one.value, other.value, *arms))
+        if place.every:  # the seeds that reach it where others do not are the lucky ones
+            front.append((one.value, other.value))
+    if len(crosses) < 2:
+        return None
+    xs = _axis(along, [(cross.x, cross.x_interval) for cross in crosses])
+    ys = _axis(upwards, [(cross.y, cross.y_interval) for cross in crosses])
+    return CrossPanel(f"batch size {places[0].batch_size}", xs, ys, None, tuple(crosses), front_of(front))
+
+
+def front_of(points: Iterable[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    """The points that no other is below both ways, from left to right."""
+    front = list[tuple[float, float]]()
+    for point in sorted(set(points)):
+        if not front or point[1] < front[-1][1]:
+            front.append(point)
+    return tuple(front)
+
+
+def _axis(label: str, points: Iterable[tuple[float, tuple[float, float] | None]]) -> Axis:
+    pairs = list(points)
+    arms = [math.log(end) for _, ends in pairs for end in ends or ()]
+    low, high = room([math.log(value) for value, _ in pairs], arms, least=math.log(2))
+    return Axis(label, log=True, limits=(math.exp(low), math.exp(high)))
+
+
+def _over_seeds(
+    view: View, cells: Sequence[Cell], ask: Callable[[Cell], float | Missing], metric: str
+) -> Estimate | None:
+    """The mean over seeds with its interval; None where none has a number."""
+    answers = [(cell, ask(cell)) for cell in cells]
+    found = [(cell, answer) for cell, answer in answers if not isinstance(answer, Missing)]
+    if not found:
+        return None
+    return mean_interval([answer for _, answer in found], max(rounding(view, metric, [cell]) for cell, _ in found))
+
+
+def _mebibytes(cell: Cell) -> float | Missing:
+    """Of the steps, and what a CUDA graph keeps beside them."""
+    peak = cell.count("peak_memory_bytes")
+    return Missing("no peak_memory_bytes") if not peak else (peak + (cell.count("graph_memory_bytes") or 0)) / _MIB
+
+
+def _notes(places: Sequence[_Reached], panels: Sequence[CrossPanel]) -> Iterator[str]:
+    yield "Means over the seeds that reached it; a step's time is its epochs' median. Left and below is better."
+    if any(panel.front for panel in panels):
+        yield "Front: the methods that none is better than both ways, of those whose seeds all reached it."
+    drawn = {(panel.title, cross.method) for panel in panels for cross in panel.crosses}
+    never = [place for place in places if (f"batch size {place.batch_size}", place.method) not in drawn]
+    if never:
+        told = [f"{p.method} at N = {p.batch_size} ({len(p.there)} of {p.asked} seeds reached it)" for p in never]
+        yield f"Not shown: {some(told, 6)}."
+    if any(cross.open for panel in panels for cross in panel.crosses):
+        yield "Open: without an interval one way or both."
+    yield from dict.fromkeys(told for panel in panels for told in beyond(panel.crosses, panel.x, panel.y))
+    if not any(panel.x.label.startswith("peak") for panel in panels):
+        yield "Memory is not known of two methods: cells that take turns on a CPU share a process."

@@ -1,0 +1,122 @@
+"""Optimizers of pytorch-optimizer: installed or not, in which version, at which rate, in which engine."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from bnpbench import load_suite
+from bnpbench.errors import NotApplicable, SuiteError
+from bnpbench.optimizers import library
+from bnpbench.optimizers.library import LibraryOptimizer
+from tests.support.kinds import made
+from tests.support.others import NEEDS_OPTIMIZERS
+from tests.support.training import trainer
+
+KINDS = pytest.mark.parametrize("kind", ["kron", "shampoo", "soap"])
+SUITE = """
+[train]
+dataset = { kind = "synthetic", shape = [4], train = 40, test = 10, classes = 3 }
+network = { kind = "fc", hidden = [5] }
+method = "vanilla"
+batch_size = 4
+epochs = 1
+optimizer = { kind = "soap", OPTION }
+"""
+
+
+def suite(folder: Path, option: str) -> Path:
+    path = folder / "a.toml"
+    path.write_text(SUITE.replace("OPTION", option))
+    return path
+
+
+def test_without_the_library_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(library, "version", missing)
+    message = (
+        r"a.toml:8: train.optimizer.kind: soap needs pytorch-optimizer, which is not installed: pip install 'bnpbench"
+    )
+    with pytest.raises(SuiteError, match=message):
+        load_suite(suite(tmp_path, "lr = 0.01"))
+
+
+def test_what_it_needs_beside_the_library_is_asked_for_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_einsum(name: str) -> str:
+        if name == "opt_einsum":
+            raise PackageNotFoundError(name)
+        return "4.1.0"
+
+    monkeypatch.setattr(library, "version", without_einsum)
+    assert made("optimizer", "soap").pinned().version == "4.1.0"
+    with pytest.raises(SuiteError, match="kron needs opt_einsum, which is not installed: pip install 'bnpbench"):
+        made("optimizer", "kron").pinned()
+
+
+def test_the_librarys_version_is_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = []
+    for number in ("4.1.0", "4.2.0"):
+        monkeypatch.setattr(library, "version", lambda name, number=number: number)
+        (cell,) = load_suite(suite(tmp_path, "lr = 0.01")).cells(device="cpu", threads=1)
+        assert f'"version":"{number}"' in cell.canonical
+        keys.append(cell.key)
+    assert keys[0] != keys[1]
+    with pytest.raises(SuiteError, match=r"pytorch-optimizer 4.2.0 is installed, and the suite is of 4.1.0"):
+        load_suite(suite(tmp_path, 'version = "4.1.0"'))
+
+
+def test_where_the_engine_is_left_open_it_is_eager_on_a_gpu_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library, "version", lambda name: "4.1.0")
+    (cell,) = load_suite(suite(tmp_path, "lr = 0.01")).cells(device="cuda", threads=1)
+    assert cell.settings.engine == "eager"
+
+
+@NEEDS_OPTIMIZERS
+@KINDS
+@pytest.mark.parametrize("engine", ["compiled", "graphed"])
+def test_in_another_engine_it_is_not_applicable(kind: str, engine: str) -> None:
+    with pytest.raises(NotApplicable, match=f"the steps of {kind} cannot be traced, so that it is not {engine}"):
+        trainer(optimizer={"kind": kind}, engine=engine)
+
+
+@NEEDS_OPTIMIZERS
+@KINDS
+def test_the_rate_is_read_before_each_step_and_never_written(kind: str) -> None:
+    lr = torch.tensor(0.1)
+    layer = nn.Linear(3, 2)
+    optimizer = made("optimizer", kind).build(layer, lr, weight_decay=0.0)
+    moved = []
+    for rate in (0.1, 0.1, 0.0):  # the first step of SOAP moves nothing
+        lr.fill_(rate)
+        before = layer.weight.detach().clone()
+        for parameter in layer.parameters():
+            parameter.grad = torch.randn_like(parameter)
+        optimizer.step()
+        assert lr.item() == pytest.approx(rate)
+        moved.append(not torch.equal(layer.weight.detach(), before))
+    assert moved[1:] == [True, False]
+
+
+@NEEDS_OPTIMIZERS
+@KINDS
+def test_it_serves_every_parameter(kind: str) -> None:
+    layer = nn.Linear(3, 2)
+    assert made("optimizer", kind).parts(layer) == {kind: list(layer.parameters())}
+
+
+def test_a_class_without_options_says_so() -> None:
+    class Bare(LibraryOptimizer):
+        library_name = "SOAP"
+
+    bare: Any = Bare(kind="x", lr=0.1)
+    with pytest.raises(NotImplementedError, match=r"Bare defines no options\(\)"):
+        bare.options()
