@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bnpbench.bnp import BNP
+    from bnpbench.bnp.rewriter import Rewriter
     from bnpbench.datasets.base import DatasetPlugin, DataShape
     from bnpbench.execution.run import run_suite
     from bnpbench.initializations.base import InitializationPlugin
     from bnpbench.losses.base import LossPlugin
     from bnpbench.measure.flops import FlopCount
     from bnpbench.methods.base import Decay, Ink, MethodPlugin, Preconditioner, Published
+    from bnpbench.methods.gradient import GradientPlugin
     from bnpbench.methods.preconditioning import Training
     from bnpbench.networks.base import NetworkPlugin
     from bnpbench.optimizers.base import OptimizerPlugin
@@ -32,6 +34,7 @@ _HOMES = {
     "DatasetPlugin": "bnpbench.datasets.base",
     "Decay": "bnpbench.methods.base",
     "FlopCount": "bnpbench.measure.flops",
+    "GradientPlugin": "bnpbench.methods.gradient",
     "InitializationPlugin": "bnpbench.initializations.base",
     "Ink": "bnpbench.methods.base",
     "LossPlugin": "bnpbench.losses.base",
@@ -43,6 +46,7 @@ _HOMES = {
     "Preconditioner": "bnpbench.methods.base",
     "Published": "bnpbench.methods.base",
     "Results": "bnpbench.results",
+    "Rewriter": "bnpbench.bnp.rewriter",
     "SchedulePlugin": "bnpbench.schedules.base",
     "Site": "bnpbench.sites",
     "Suite": "bnpbench.suite",
@@ -60,6 +64,7 @@ __all__ = [
     "DatasetPlugin",
     "Decay",
     "FlopCount",
+    "GradientPlugin",
     "InitializationPlugin",
     "Ink",
     "LossPlugin",
@@ -71,6 +76,7 @@ __all__ = [
     "Preconditioner",
     "Published",
     "Results",
+    "Rewriter",
     "SchedulePlugin",
     "Site",
     "Suite",

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from bnpbench.bnp.layer import Counts, Layer, input_of
-from bnpbench.bnp.preconditioner import BNP
+from bnpbench.bnp.tracker import Tracker
 
 
 def bnp_flops(n_in: int, n_out: int, batch: int) -> int:
@@ -121,6 +122,24 @@ class LayerShape:
     positions: int
     bias: bool
 
+    @property
+    def rows_out(self) -> int:
+        """Rows of the output."""
+        return self.examples * self.positions
+
+    @property
+    def columns(self) -> int:
+        """Of a group's gradient, with the bias."""
+        return self.channels_in // self.groups * self.taps + self.bias
+
+
+def inverse_flops(n: int) -> int:
+    """The inverse of a positive definite matrix of n rows by Cholesky's factorization: ``n^3``, of the leading order.
+
+    Source: n^3 / 3 for the factor, and as much for its inverse and for the product of that with its transpose.
+    """
+    return n**3
+
 
 def predicted(shape: LayerShape) -> int:
     """BNP on one layer, by :func:`conv_bnp_flops`.
@@ -139,11 +158,11 @@ def predicted(shape: LayerShape) -> int:
     return flops if shape.bias else flops + 2 * (shape.channels_in - shape.channels_out)
 
 
-def tracked_shapes(bnp: BNP, model: nn.Module, example: Tensor) -> list[LayerShape]:
-    """Shapes of the layers that ``bnp`` tracks, in its order, found by a forward pass on ``meta`` tensors.
+def tracked_shapes(bnp: Tracker[Any], model: nn.Module, example: Tensor) -> list[LayerShape]:
+    """Shapes of the layers that a tracker has, in its order, found by a forward pass on ``meta`` tensors.
 
     Args:
-        bnp: a BNP made for ``model``.
+        bnp: BNP, or another preconditioner, made for ``model``.
         model: on any device; its parameters, buffers and statistics stay as they are.
         example: one batch of input, on ``meta``.
 

@@ -287,7 +287,7 @@ class Fused:
                 f"it does not compile here ({type(error).__name__}: {str(error).strip().partition(chr(10))[0]})"
             )
             warnings.warn(
-                f"BNP goes on in its plain form, for the fused one cannot be had: {self.reason}", stacklevel=7
+                f"BNP goes on in its plain form, for the fused one cannot be had: {self.reason}", stacklevel=8
             )
             return None
         return call, fitting

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bnpbench.bnp.algorithms import batch_statistics, conv_scale, dense_scale, precondition_conv_, precondition_dense_
+from bnpbench.bnp.algorithms import (
+    at_least_float32,
+    batch_statistics,
+    conv_scale,
+    dense_scale,
+    precondition_conv_,
+    precondition_dense_,
+)
 from bnpbench.errors import StatisticsError
 
 
@@ -53,6 +62,9 @@ class Layer:
         groups: of a convolution, else 1.
         taps: k^2, the elements of a convolution's kernel, else 1.
         inputs: columns of the weight as a matrix: n, or c k^2 of one group.
+        outputs: rows of the weight: n' or c', of all groups.
+        biased: whether it had a bias that is trained when this was made.
+        columns: of a group's gradient [G_b | G_w]: ``inputs``, and one more where it is ``biased``.
     """
 
     def __init__(self, name: str, module: nn.Module) -> None:
@@ -66,6 +78,9 @@ class Layer:
             self.spatial_dims = len(module.kernel_size)
             self.channels, self.groups, self.taps = module.in_channels, module.groups, math.prod(module.kernel_size)
         self.inputs = self.channels // self.groups * self.taps
+        bias = module.bias
+        self.outputs, self.biased = len(module.weight), bias is not None and bias.requires_grad
+        self.columns = self.inputs + self.biased
         self._parameters: dict[str, Any] = module._parameters  # faster than Module.__getattr__, once per call and step
 
     @property
@@ -108,6 +123,59 @@ class Layer:
         examples = inputs.shape[0] if self._batched(inputs) else 1
         return Counts(rows, examples, examples * math.prod(output.shape[-self.spatial_dims :]))
 
+    def patches(self, inputs: Tensor) -> Tensor:
+        """What the rows of the output are products of, in the order of the weight's columns, behind a one for the bias.
+
+        A convolution's are its patches, as if it were a dense layer that is applied at each position (Grosse and
+        Martens 2016).
+
+        Args:
+            inputs: of a call.
+
+        Returns:
+            h^ = (1, h), (groups, rows of the output, ``columns``), in float32 or wider; h where no bias is trained.
+        """
+        inputs = at_least_float32(inputs.detach())
+        if not self.spatial_dims:
+            rows = inputs.reshape(1, -1, self.channels)
+        else:
+            rows = self._unfolded(inputs if self._batched(inputs) else inputs.unsqueeze(0))
+        return F.pad(rows, (1, 0), value=1.0) if self.biased else rows
+
+    def positions(self, inputs: Tensor) -> Tensor:
+        """The rows of the input that BNP takes its statistics over: (groups, rows, channels of a group)."""
+        inputs = at_least_float32(inputs.detach())
+        if self.spatial_dims:
+            inputs = inputs.movedim(1 if self._batched(inputs) else 0, -1)
+        return inputs.reshape(-1, self.groups, self.channels // self.groups).movedim(1, 0)
+
+    def output_rows(self, grad: Tensor) -> Tensor:
+        """The gradient at the output of a call as rows: (groups, rows, outputs of a group), in float32 or wider."""
+        grad = at_least_float32(grad.detach())
+        if self.spatial_dims:
+            grad = grad.movedim(-1 - self.spatial_dims, -1)
+        return grad.reshape(-1, self.groups, self.outputs // self.groups).movedim(1, 0)
+
+    def gradients(self, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+        """G_w, (groups, outputs of a group, ``inputs``), and G_b, (groups, outputs of a group, 1).
+
+        They are ``.grad`` itself where its precision and its order in memory allow it. Of a bias that is trained, but
+        has no gradient, G_b is zero; None where the layer is not ``biased``.
+        """
+        weight_grad, bias_grad = self.weight.grad, self.bias_grad
+        assert weight_grad is not None
+        weight = weight_grad.to(dtype).reshape(self.groups, -1, self.inputs)
+        if not self.biased:
+            return weight, None
+        bias = weight.new_zeros(self.outputs) if bias_grad is None else bias_grad.to(dtype)
+        return weight, bias.view(self.groups, -1, 1)
+
+    def put(self, weight: Tensor, bias: Tensor | None) -> None:
+        """Write gradients of the shapes of :meth:`gradients` into ``.grad``."""
+        for grad, new in ((self.weight.grad, weight), (self.bias_grad if self.biased else None, bias)):
+            if grad is not None and new is not None and new._base is not grad:
+                grad.copy_(new.view(grad.shape))
+
     def statistics(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Step 1: mean and variance of the input of a call, both (n,)."""
         if not self.spatial_dims:
@@ -136,6 +204,21 @@ class Layer:
         if bias is not None and bias_grad is not None and bias is not bias_grad:
             bias_grad.copy_(bias)
 
+    def _unfolded(self, inputs: Tensor) -> Tensor:
+        """The patches of (N, c, r, ...): (groups, N times output positions, c / groups times taps)."""
+        module: Any = self.module
+        windows, dims, padding = inputs, self.spatial_dims, module._reversed_padding_repeated_twice
+        if any(padding):
+            windows = F.pad(inputs, padding, mode=module.padding_mode.replace("zeros", "constant"))
+        for dim, (size, stride, dilation) in enumerate(
+            zip(module.kernel_size, module.stride, module.dilation, strict=True), start=2
+        ):
+            windows = windows.unfold(dim, dilation * (size - 1) + 1, stride)[..., ::dilation]
+        windows = windows.unflatten(1, (self.groups, -1))  # (N, groups, c / groups, positions ..., taps ...)
+        order = [1, 0, *range(3, 3 + dims), 2, *range(3 + dims, 3 + 2 * dims)]
+        found: Tensor = windows.permute(order).reshape(self.groups, -1, self.inputs)
+        return found
+
     def _batched(self, inputs: Tensor) -> bool:
         return inputs.dim() == self.spatial_dims + 2
 
@@ -155,3 +238,8 @@ def input_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
 def autocasts(device_type: str) -> bool:
     """Whether autocast is on here for products on devices of this type."""
     return torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type)
+
+
+def without_autocast(device_type: str) -> AbstractContextManager[object]:
+    """Switches autocast off on devices of this type, where it is on."""
+    return torch.autocast(device_type, enabled=False) if autocasts(device_type) else nullcontext()

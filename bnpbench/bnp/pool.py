@@ -1,4 +1,4 @@
-"""The rows whose gradients are in a layer's ``.grad``: what one BNP step takes its statistics from.
+"""The rows whose gradients are in a layer's ``.grad``: what one step of a preconditioner takes its statistics from.
 
 A call of a layer counts when a gradient reaches its output, and stays in the pool as long as that gradient stays in
 ``.grad``. The forward pass computes the statistics of a call; a hook on its autograd node notes that a gradient passed.
@@ -11,24 +11,24 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import Variable
 from torch.utils import checkpoint
 
-from bnpbench.bnp.algorithms import at_least_float32, pool_statistics
 from bnpbench.bnp.layer import Counts, Layer, input_of
 from bnpbench.bnp.lean import LeanState
-from bnpbench.bnp.running import Running
 from bnpbench.errors import StatisticsError
 
 # When the weights have changed so many times on gradients that were not preconditioned, that is taken for a mistake.
 # Methods that step aside and back (sharpness-aware minimization) change them once or twice before a step.
 _RAW_STEPS = 3
+
+Kind = TypeVar("Kind", bound="Pool")
 
 _graph_task, _NO_TASK = torch._C._current_graph_task_id, -1
 _transform = torch._C._functorch.peek_interpreter_stack
@@ -53,23 +53,22 @@ class GradVersion:
 
 
 class Call:
-    """One call of a layer: statistics of its rows.
+    """One call of a layer: what a subclass keeps of its rows, and how many they are.
 
-    ``variance`` is None where there is a single row; ``task`` is the backward pass that it was recomputed in, if any.
+    ``task`` is the backward pass that it was recomputed in, if any.
     """
 
-    __slots__ = ("counts", "mean", "pool", "task", "variance")
+    __slots__ = ("counts", "pool", "task")
 
-    def __init__(self, pool: Pool, mean: Tensor, variance: Tensor | None, counts: Counts) -> None:
-        self.pool, self.mean, self.variance, self.counts = pool, mean, variance, counts
-        self.task = _graph_task()
+    def __init__(self, pool: Pool, counts: Counts) -> None:
+        self.pool, self.counts, self.task = pool, counts, _graph_task()
 
     def __call__(self, grad_outputs: tuple[Tensor | None]) -> tuple[Tensor] | None:
         """The hook on the autograd node of the call."""
         (grad,) = grad_outputs
         if grad is None:  # a Function below gave none
             return None
-        self.pool.pools.note(self)
+        self.pool.pools.note(self, self.pool.of_gradient(grad))
         if not torch.is_grad_enabled():
             return None
         passed: Tensor = _Passed.apply(grad, self.pool.layer.weight, self)
@@ -94,21 +93,25 @@ class _Passed(torch.autograd.Function):
 
 
 class Arrivals:
-    """The calls of one layer that one backward pass went through, and the layer's ``.grad`` before that."""
+    """The calls of one layer that one backward pass went through, and the layer's ``.grad`` before that.
+
+    With each call goes what :meth:`Pool.of_gradient` gave, if that is anything.
+    """
 
     __slots__ = ("before", "calls")
 
     def __init__(self, before: GradVersion) -> None:
         self.before = before
-        self.calls: dict[Call, None] = {}
+        self.calls: dict[Call, Tensor | None] = {}
 
 
 class Pool:
-    """The rows of one layer since the last step.
+    """The rows of one layer since the last step. What is kept of them says a subclass.
 
     Args:
         layer: whose rows they are.
         pools: of all layers.
+        width: length of the sums of calls inside compiled modules.
 
     Attributes:
         calls: those whose gradients are in ``.grad``, each with None; or with a 0-d device tensor, 1 or 0, where only
@@ -116,7 +119,7 @@ class Pool:
         on_device: whether the second holds for any call.
     """
 
-    def __init__(self, layer: Layer, pools: Pools) -> None:
+    def __init__(self, layer: Layer, pools: Pools[Any], width: int) -> None:
         self.layer, self.pools = layer, pools
         self.calls: dict[Call, Tensor | None] = {}
         self.on_device = False
@@ -127,10 +130,9 @@ class Pool:
         self._had_nonzero: Tensor | None = None  # whether that had a nonzero, on the device; None: nobody has looked
         self._weight_version = 0  # when the pool got its first call
         self._raw_steps = 0  # how often the weight changed while calls were in the pool
-        # Of calls inside compiled modules, end to end: sums of the rows minus the running mean (n,), of the squares of
-        # that (n,), and counts (3,). Whether there are any tells the tensor's version: checkpointed code may not set a
-        # flag.
-        self._compiled_sums = layer.weight.new_zeros(2 * layer.channels + 3, dtype=torch.float64)
+        # Of calls inside compiled modules. Whether there are any tells the tensor's version: checkpointed code may not
+        # set a flag.
+        self._compiled_sums = layer.weight.new_zeros(width, dtype=torch.float64)
         self._compiled_version = 0  # of that tensor, when it was last zero
 
     @property
@@ -142,6 +144,22 @@ class Pool:
         """Whether there are calls inside compiled modules."""
         return self._compiled_sums._version != self._compiled_version
 
+    def call_of(self, inputs: Tensor, counts: Counts) -> Call:
+        """What is kept of a call with these inputs, which has rows."""
+        raise NotImplementedError
+
+    def of_gradient(self, grad: Tensor) -> Tensor | None:
+        """What is kept of the gradient at the output of a call; nothing, by default."""
+        return None
+
+    def observe_compiled(self, inputs: Tensor, output: Tensor) -> Tensor | None:
+        """As :meth:`observe`, inside a compiled module, where autograd nodes have no hooks: the rows join at once.
+
+        Returns:
+            What takes the place of the output, or None.
+        """
+        raise NotImplementedError
+
     def observe(self, inputs: Tensor, output: Tensor) -> None:
         """Forward pass: take the statistics of a call, and count it once a gradient reaches its output."""
         # Inside a backward pass checkpointed calls are recomputed. Those of non-reentrant checkpointing were counted
@@ -152,29 +170,17 @@ class Pool:
         counts = self.layer.counts(inputs, output)
         if counts.rows == 0:
             return
-        if counts.rows == 1:
-            call = Call(self, at_least_float32(inputs.detach()).reshape(-1).clone(), None, counts)
-        else:
-            call = Call(self, *self.layer.statistics(inputs), counts)
+        call = self.call_of(inputs, counts)
         if not waits:
             self._join({call: None})
             return
         # Not a hook on the tensor: modules that change the output in place (ReLU) would take that to another node.
-        source = output if output._base is None else output._base
+        self.watch(call, output if output._base is None else output._base)
+
+    def watch(self, call: Call, source: Tensor) -> None:
+        """Count ``call`` once a gradient reaches ``source``, its output."""
         assert source.grad_fn is not None
         source.grad_fn.register_prehook(call)
-
-    def observe_compiled(self, inputs: Tensor, output: Tensor) -> None:
-        """The same inside a compiled module, where autograd nodes have no hooks: the rows join at once."""
-        counts = self.layer.counts(inputs, output)
-        if counts.rows == 0:
-            return
-        mean, variance = self.layer.statistics(inputs)
-        running_mean = self.pools.running.mean[self.layer.name]
-        shift = mean.double() - running_mean.to(mean.device, torch.float64)  # elsewhere, if the model just moved
-        sums = [shift * counts.rows, (variance.double() + shift.square()) * counts.rows]
-        sums += [shift.new_full((1,), count) for count in counts]
-        add_unless_recomputed(self._compiled_sums, torch.cat(sums).to(self._compiled_sums.device))
 
     def deliver(self, arrivals: Arrivals) -> None:
         """End of a backward pass: take its calls into the pool if their gradients are in ``.grad``."""
@@ -228,40 +234,6 @@ class Pool:
             self._grad = GradVersion(grad)
         return grad
 
-    def pooled(self) -> Call:
-        """All calls as one; the host must know which are in the pool (not ``on_device`` and none compiled)."""
-        if len(self.calls) == 1:
-            return next(iter(self.calls))
-        calls = list(self.calls)
-        rows = [call.counts.rows for call in calls]
-        means = torch.stack([call.mean for call in calls])
-        variances = torch.stack([torch.zeros_like(c.mean) if c.variance is None else c.variance for c in calls])
-        mean, variance = pool_statistics(means, variances, rows)
-        return Call(self, mean, variance, Counts(*map(sum, zip(*(call.counts for call in calls), strict=True))))
-
-    def add_shifted_sums(self, first: Tensor, second: Tensor, counts: Tensor) -> None:
-        """Add the sums of all calls, in float64.
-
-        Args:
-            first: takes the sum of the rows minus the running mean, (n,).
-            second: takes the sum of the squares of that, (n,).
-            counts: takes rows, examples and outputs, (3,).
-        """
-        running_mean = self.pools.running.mean[self.layer.name]
-        for call, kept in self.calls.items():
-            shift = call.mean.double() - running_mean.double()
-            square = shift.square() if call.variance is None else shift.square() + call.variance
-            one = torch.ones_like(counts[0]) if kept is None else kept.to(counts.dtype)
-            first.add_(shift * (one * call.counts.rows))
-            second.add_(square * (one * call.counts.rows))
-            for total, count in zip(counts.unbind(), call.counts, strict=True):
-                total.add_(one * count)
-        if self.has_compiled:
-            n = self.layer.channels
-            first.add_(self._compiled_sums[:n])
-            second.add_(self._compiled_sums[n : 2 * n])
-            counts.add_(self._compiled_sums[2 * n :])
-
     def empty(self) -> None:
         """Forget all rows: their gradients were used."""
         self.calls.clear()
@@ -284,7 +256,7 @@ class Pool:
             self._compiled_version = moved._version
         self._compiled_sums = moved
 
-    def _join(self, calls: dict[Call, None]) -> None:
+    def _join(self, calls: dict[Call, Tensor | None]) -> None:
         """Take calls into the pool."""
         version = self.layer.weight._version
         if self.calls and version != self._weight_version:
@@ -299,40 +271,48 @@ class Pool:
         if self._raw_steps == _RAW_STEPS and not self.pools.warned:
             self.pools.warned = True
             warnings.warn(
-                f"the weight of layer {self.layer.name!r} changed {_RAW_STEPS} times on gradients that BNP did not "
-                "precondition. Call bnp.precondition() before each optimizer.step(), or bnp.attach(optimizer) once; "
-                "layers to be left alone are named with layers=lambda name, module: ...",
+                f"the weight of layer {self.layer.name!r} changed {_RAW_STEPS} times on gradients that "
+                f"{self.pools.title} did not precondition. Call precondition() before each optimizer.step(), or "
+                "attach(optimizer) once; layers to be left alone are named with layers=lambda name, module: ...",
                 stacklevel=2,
             )
 
 
-class Pools:
+class Pools(Generic[Kind]):
     """The pools of all layers, and the backward passes that are under way.
 
     Args:
         layers: in the model's order.
-        running: their running values.
+        make: the pool of a layer.
         lean: what the lean form has done since the last step.
         watched: whether calls wait for their gradient; else they join the pool at the forward pass, unless that is run
             inside a backward pass.
+        title: of what preconditions, in messages.
 
     Attributes:
         accumulates: whether any backward pass has added to the gradient of an earlier one.
         warned: whether there was a warning of steps without preconditioning.
     """
 
-    def __init__(self, layers: Sequence[Layer], running: Running, lean: LeanState, watched: bool) -> None:
-        self.running, self.lean, self.watched = running, lean, watched
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        make: Callable[[Layer, Pools[Kind]], Kind],
+        watched: bool,
+        title: str,
+        lean: LeanState | None = None,
+    ) -> None:
+        self.watched, self.title, self.lean = watched, title, lean or LeanState()
         self.accumulates = self.warned = False
         self._passes: dict[int, dict[Pool, Arrivals]] = {}  # several with reentrant checkpointing, one inside another
-        self._of = {layer: Pool(layer, self) for layer in layers}
+        self._of = {layer: make(layer, self) for layer in layers}
 
-    def of(self, layers: Iterable[Layer]) -> list[Pool]:
+    def of(self, layers: Iterable[Layer]) -> list[Kind]:
         """The pools of ``layers``."""
         return [self._of[layer] for layer in layers]
 
-    def note(self, call: Call) -> None:
-        """A gradient reached the output of ``call``."""
+    def note(self, call: Call, kept: Tensor | None = None) -> None:
+        """A gradient reached the output of ``call``; ``kept`` is of it."""
         task = _graph_task()
         arrivals = self._passes.get(task)
         if arrivals is None:
@@ -343,7 +323,7 @@ class Pools:
             # What one backward pass recomputes piece by piece arrives by several of its own, one after the other.
             whole = call.task != _NO_TASK and all(known.task == call.task for known in call.pool.calls)
             of_layer = arrivals[call.pool] = Arrivals(GradVersion(call.pool.settle(accumulating=not whole)))
-        of_layer.calls[call] = None
+        of_layer.calls[call] = kept
 
     def begin_step(self) -> None:
         """Forget backward passes that never ended, because they raised."""
@@ -379,22 +359,25 @@ class ForwardHook:
 
     Args:
         pool: of the layer.
-        owner: the BNP that made it; the hook does not keep that alive.
+        owner: the tracker that made it; the hook does not keep that alive.
     """
 
     def __init__(self, pool: Pool, owner: object) -> None:
         self.pool, self.owner = pool, weakref.ref(owner)
 
-    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
+    def __call__(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor
+    ) -> Tensor | None:
         if not (module.training and output.requires_grad):
-            return
+            return None
         inputs = input_of(args, kwargs)
         if torch.compiler.is_dynamo_compiling():
-            self.pool.observe_compiled(inputs, output)
-        elif _transform() is not None:
-            return  # torch.func: what is differentiated are copies of the parameters, and those have no .grad
-        elif self.pool.layer.weight.requires_grad:
+            return self.pool.observe_compiled(inputs, output)
+        if _transform() is not None:
+            return None  # torch.func: what is differentiated are copies of the parameters, and those have no .grad
+        if self.pool.layer.weight.requires_grad:
             self.pool.observe(inputs, output)
+        return None
 
     def __deepcopy__(self, _memo: dict[int, Any]) -> Inert:
         return Inert()
@@ -411,7 +394,7 @@ class Inert:
 
 
 def live_hook(module: nn.Module) -> ForwardHook | None:
-    """The hook of a BNP that is still in use, if the module has one; those of discarded ones are taken off."""
+    """The hook of a tracker that is still in use, if the module has one; those of discarded ones are taken off."""
     for key, hook in list(module._forward_hooks.items()):
         if isinstance(hook, ForwardHook):
             if hook.owner() is not None:
@@ -421,6 +404,19 @@ def live_hook(module: nn.Module) -> ForwardHook | None:
     return None
 
 
+def not_in_backward() -> bool:
+    """Whether no backward pass is under way here."""
+    return _graph_task() == _NO_TASK
+
+
+def is_recomputed() -> bool:
+    """Whether checkpointing runs a call again that has run before with gradients enabled."""
+    if _graph_task() == _NO_TASK:
+        return False
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    return hooks is not None and hooks[0].__module__ == checkpoint.__name__
+
+
 @torch.library.custom_op("bnpbench::add_unless_recomputed", mutates_args={"sums"})
 def add_unless_recomputed(sums: Tensor, more: Tensor) -> None:
     """``sums += more``, unless checkpointing runs a call again that has run before with gradients enabled.
@@ -428,11 +424,8 @@ def add_unless_recomputed(sums: Tensor, more: Tensor) -> None:
     An operator of its own, because compiled code cannot tell. Reentrant checkpointing recomputes inside a backward pass
     too, but what ran before was without gradients and not counted.
     """
-    if _graph_task() != _NO_TASK:
-        hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
-        if hooks is not None and hooks[0].__module__ == checkpoint.__name__:
-            return
-    sums.add_(more)
+    if not is_recomputed():
+        sums.add_(more)
 
 
 @add_unless_recomputed.register_fake

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import warnings
-import weakref
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from bnpbench.bnp.algorithms import update_running
 from bnpbench.bnp.fused import Fused
-from bnpbench.bnp.layer import Layer, Terms, autocasts
+from bnpbench.bnp.layer import Layer, Terms, without_autocast
 from bnpbench.bnp.lean import LeanProduct, LeanState, Linear, found
-from bnpbench.bnp.pool import ForwardHook, Pool, Pools, has_nonzero, live_hook
+from bnpbench.bnp.moments import MomentsPool
+from bnpbench.bnp.pool import Pools
 from bnpbench.bnp.running import Hyperparameters, Running, Section
 from bnpbench.bnp.statistics import Found, has_rows, local_statistics, shifted_sums, statistics_of_sums
-from bnpbench.bnp.tracking import Fingerprint, Predicate, find_layers
+from bnpbench.bnp.tracker import Tracker, refuse_gradients
+from bnpbench.bnp.tracking import Predicate
 from bnpbench.errors import StatisticsError
 
 
-class BNP:
+class BNP(Tracker[MomentsPool]):
     """Batch Normalization Preconditioning (Algorithms 2 and 3) of the gradients of a model's Linear and Conv layers.
 
     The model's class, parameters and ``state_dict`` stay as they are; each tracked layer gets a forward hook. The order
@@ -132,39 +130,22 @@ class BNP:
         if fused is True and lean is not None:
             raise ValueError("layers are computed in the lean form or in the fused one: give lean= or fused=True")
         self.options = Hyperparameters(rho, eps1, eps2, statistics == "batch", scale, center, standardize)
-        self.process_group = process_group
-        self._model, self._wanted = model, layers
-        tracked, self.skipped = find_layers(model, layers)
-        for name, module in tracked.items():
-            if live_hook(module):
-                raise ValueError(
-                    f"layer {name!r} is tracked by another BNP, and both would precondition it: remove() that one first"
-                )
-        if not tracked:
-            reasons = "; ".join(f"{name!r}: {reason}" for name, reason in self.skipped.items()) or "it has none"
-            warnings.warn(f"BNP tracks no layer of this {type(model).__name__} ({reasons})", stacklevel=2)
-        self._layers = [Layer(name, module) for name, module in tracked.items()]
+        super().__init__(model, layers, process_group)
         self._running, self._lean = Running(self._layers), LeanState()
-        self._pools = Pools(self._layers, self._running, self._lean, watched=count == "backward")
-        self._fingerprint, self._looked = Fingerprint(model, tracked.values()), False
-        self._handles: dict[Layer, RemovableHandle] = {
-            pool.layer: pool.layer.module.register_forward_hook(ForwardHook(pool, self), with_kwargs=True)
-            for pool in self._pools.of(self._layers)
-        }
-        self._gone: list[Layer] = []
-        self._attached: list[tuple[weakref.ref[torch.optim.Optimizer], RemovableHandle]] = []
-        # Of each layer that one of several attached optimizers preconditioned: those that have yet to step on it.
-        self._awaited: dict[Layer, weakref.WeakSet[torch.optim.Optimizer]] = {}
+        self._track(
+            Pools(
+                self._layers,
+                lambda layer, pools: MomentsPool(layer, pools, self._running),
+                watched=count == "backward",
+                title=self.title,
+                lean=self._lean,
+            )
+        )
         for layer in self._layers:
             module = layer.module
             if lean is not None and isinstance(module, Linear) and module.bias is not None and lean(layer.name, module):
                 module.product = LeanProduct(layer, self._lean, self._running, self._finish)
         self._fused = Fused(False if self.lean else fused, self._layers)
-
-    @property
-    def layers(self) -> tuple[str, ...]:
-        """Names of the tracked layers, in the model's order."""
-        return tuple(layer.name for layer in self._layers)
 
     @property
     def lean(self) -> tuple[str, ...]:
@@ -201,112 +182,33 @@ class BNP:
         lines.append(f"  when {step if attached else 'precondition() is called'}")
         return "\n".join(lines)
 
-    def precondition(self) -> None:
-        """Fold the rows of this step into the running values and rewrite ``.grad`` of the tracked layers in place.
+    def _values(self) -> dict[str, Tensor]:
+        """``<layer>.running_mean`` and ``<layer>.running_var``, each (n,)."""
+        return self._running.state()
 
-        Raises:
-            StatisticsError: a layer has a gradient but no rows: its hook never ran, or ``precondition()`` already did;
-                or it is no longer the layer that it was.
-        """
-        self._follow()
-        self._precondition(self._layers)
-
-    def attach(self, optimizer: torch.optim.Optimizer) -> RemovableHandle:
-        """Make ``optimizer.step()`` precondition first, the layers that it owns the weight or the bias of.
-
-        Several optimizers of one model are attached one by one, and step in any order: a layer is folded and
-        preconditioned once for what its backward passes gave, by the first step of an optimizer that owns a part of it,
-        and the steps of its other owners take what that one left. So those that share a layer step on the same backward
-        passes; with a GradScaler, unscale the gradients of all of them before the first steps.
-
-        Gradients that are clipped before ``step()`` are then clipped raw; to clip preconditioned ones, call
-        :meth:`precondition` instead.
-
-        Args:
-            optimizer: with weights or biases of some of the tracked layers among its parameters.
-
-        Returns:
-            A handle; its ``remove()`` detaches.
-
-        Raises:
-            ValueError: the optimizer owns no tracked layer, or is attached already; at ``step()``, if that is given a
-                closure, which would compute new gradients after they were preconditioned, or if no attached optimizer
-                owns the other part of a layer, weight or bias, that has a gradient.
-            StatisticsError: a tracked layer is no longer the layer that it was.
-        """
-        kind = type(optimizer).__name__
-        self._look()
-        if optimizer in self._owners():
-            raise ValueError(f"this {kind} is attached already: remove() the handle that attach() gave")
-        if not self._owned_by(optimizer):
-            raise ValueError(f"this {kind} owns neither weight nor bias of a layer that BNP tracks")
-
-        def before_step(optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            if any(argument is not None for argument in (*args[1:2], kwargs.get("closure"))):
-                raise ValueError("BNP cannot precondition gradients that a closure computes: call step() without one")
-            self._follow()
-            self._precondition_for(optimizer)
-
-        handle = optimizer.register_step_pre_hook(before_step)
-        self._attached.append((weakref.ref(optimizer), handle))
-        return handle
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Copies of the running values: ``<layer>.running_mean`` and ``<layer>.running_var``, each (n,)."""
-        return {key: value.clone() for key, value in self._running.state().items()}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Copy running values in place.
-
-        Args:
-            state: of :meth:`state_dict`, of a model with the same layers; on any device, in any precision.
-
-        Raises:
-            ValueError: other layers or sizes than this model's.
-        """
-        own = self._running.state()
-        if own.keys() != state.keys():
-            missing, unexpected = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
-            raise ValueError(f"state of another model: missing {missing}, unexpected {unexpected}")
-        for key, value in own.items():
-            if value.shape != state[key].shape:
-                raise ValueError(f"{key}: the state holds {tuple(state[key].shape)}, the layer {tuple(value.shape)}")
-        for key, value in own.items():
-            value.copy_(state[key])
+    def _place(self) -> None:
+        self._running.place()
+        self._fused.forget()
 
     def remove(self) -> None:
         """Take all hooks off the model and its optimizers."""
-        for handle in (*self._handles.values(), *(handle for _, handle in self._attached)):
-            handle.remove()
-        self._handles.clear()
-        self._attached.clear()
-        self._awaited.clear()
-        self._pools.empty()
+        super().remove()
         self._lean.forget(self._layers)
         for layer in self._layers:
             layer.module.__dict__.pop("product", None)
 
-    def __getstate__(self) -> dict[str, Any]:
-        raise TypeError("BNP is bound to its model by hooks: make one for the copied model and load its state_dict()")
+    def _leave(self, gone: Sequence[Layer]) -> None:
+        super()._leave(gone)
+        for layer in gone:
+            layer.module.__dict__.pop("product", None)
 
-    @torch.no_grad()
-    def _precondition(self, chosen: Sequence[Layer]) -> None:
-        self._pools.begin_step()
-        pools = self._pools.of(chosen)
-        with_grad = [pool for pool in pools if pool.settle() is not None]
-        if len(with_grad) < len(pools):
-            for pool in pools:
-                if pool.layer.weight.grad is None:
-                    pool.empty()
+    def _apply(self, chosen: Sequence[MomentsPool], active: list[MomentsPool]) -> None:
         for section in self._running.sections:
-            kind = section.device.type
-            with torch.autocast(kind, enabled=False) if autocasts(kind) else nullcontext():
-                self._step(section, pools, [pool for pool in with_grad if pool.layer in section.members])
-        for pool in (*with_grad, *self._pools.of(self._gone)):
-            pool.empty()
-        self._lean.forget((*chosen, *self._gone))
+            with without_autocast(section.device.type):
+                self._step(section, chosen, [pool for pool in active if pool.layer in section.members])
+        self._lean.forget((*(pool.layer for pool in chosen), *self._gone))
 
-    def _step(self, section: Section, chosen: Sequence[Pool], active: list[Pool]) -> None:
+    def _step(self, section: Section, chosen: Sequence[MomentsPool], active: list[MomentsPool]) -> None:
         """Steps 1 to 5 of the layers on one device; ``active`` are those of the ``chosen`` that have gradients."""
         sums = None
         if self._is_distributed():  # every rank takes part for every layer, whatever it has seen itself
@@ -315,7 +217,7 @@ class BNP:
         without_rows = [pool for pool in active if not pool.has_rows]
         if without_rows:
             without_rows = [pool for pool in without_rows if not has_rows(section, sums, pool.layer)]
-            _refuse_gradients([pool.layer for pool in without_rows])
+            refuse_gradients(self.title, [pool.layer for pool in without_rows])
             active = [pool for pool in active if pool not in without_rows]
         if not active and sums is None:
             return
@@ -336,7 +238,7 @@ class BNP:
                     "(autocast, an input that is not (N, n), a compiled module): make BNP without lean= for it"
                 )
 
-    def _fold(self, section: Section, active: Sequence[Pool], sums: Tensor | None) -> Found:
+    def _fold(self, section: Section, active: Sequence[MomentsPool], sums: Tensor | None) -> Found:
         """Step 2: take the rows of ``active`` into the running values; what was found of them."""
         if sums is None and any(pool.has_compiled or pool.on_device for pool in active):
             sums = shifted_sums(section, active)
@@ -352,134 +254,3 @@ class BNP:
         with_rows = [pool for pool in self._pools.of(section.layers) if pool.has_rows]
         terms = section.terms(*self._fold(section, with_rows, sums=None), self.options)
         return {layer: terms.get(layer) for layer in section.layers}
-
-    def _follow(self) -> None:
-        """Look at the model before the first step, and again when a layer or its weight is not what it was."""
-        if not (self._looked and self._fingerprint.matches()):
-            self._look()
-
-    def _look(self) -> None:
-        """Find the tracked layers in the model as it is now; lay the running values out anew if it was moved or cast.
-
-        Raises:
-            StatisticsError: a layer is of a kind that BNP leaves alone.
-        """
-        found, skipped = find_layers(self._model, self._wanted)
-        names = {module: name for name, module in self._model.named_modules()}
-        for layer in self._layers:
-            name = names.get(layer.module)
-            if name in skipped:
-                raise StatisticsError(
-                    f"layer {layer.name!r} is not what it was when BNP was made ({skipped[name]}): bnp.remove(), and "
-                    "make BNP for the model as it is now"
-                )
-        gone = [layer for layer in self._layers if layer.module not in names]
-        if gone:
-            self._leave(gone)
-            warnings.warn(
-                f"layer {', '.join(repr(layer.name) for layer in gone)} is no longer part of the model, and BNP leaves "
-                "alone what stands in its place: bnp.remove(), and make BNP for the model as it is now",
-                stacklevel=4,
-            )
-        tracked, known = {layer.module for layer in self._layers}, {layer.name for layer in self._gone}
-        untracked = [name for name, module in found.items() if module not in tracked and name not in known]
-        if untracked:
-            warnings.warn(
-                f"BNP leaves {', '.join(map(repr, untracked))} alone, for it was made before: bnp.remove(), and make "
-                "BNP for the model as it is now",
-                stacklevel=4,
-            )
-        before, self._fingerprint = self._fingerprint.layout, Fingerprint(self._model, tracked)
-        self._looked = True
-        if self._fingerprint.layout != before:
-            self._running.place()
-            self._pools.follow()
-            self._fused.forget()
-
-    def _precondition_for(self, optimizer: torch.optim.Optimizer) -> None:
-        """Before a step of an attached optimizer: the layers that it owns a part of, but for what another did."""
-        layers = self._owned_by(optimizer)
-        owners = self._owners()
-        if len(owners) > 1:
-            layers = [layer for layer in layers if not self._is_done(layer, optimizer)]
-        owned = set().union(*map(_parameters_of, owners))
-        for layer in layers:
-            if layer.weight.grad is not None:
-                self._demand_owners(layer, owned, type(optimizer).__name__)
-        if layers:
-            self._precondition(layers)
-        theirs = [(one, set(self._owned_by(one))) for one in owners if one is not optimizer]
-        for layer in layers if theirs else ():
-            self._awaited[layer] = weakref.WeakSet(one for one, parts in theirs if layer in parts)
-
-    def _is_done(self, layer: Layer, optimizer: torch.optim.Optimizer) -> bool:
-        """Whether another optimizer's step has preconditioned a layer for this one, and nothing has come since."""
-        awaited = self._awaited.get(layer, ())
-        if optimizer not in awaited:
-            return False
-        self._awaited[layer].discard(optimizer)
-        (pool,) = self._pools.of([layer])
-        pool.settle()
-        return not pool.has_rows
-
-    def _demand_owners(self, layer: Layer, owned: set[int], kind: str) -> None:
-        """Raises ValueError where the gradient of a weight or bias would be rewritten under an optimizer elsewhere."""
-        parts = {"weight": layer.weight} | ({} if layer.bias_grad is None else {"bias": layer.module.bias})
-        lacking = [name for name, parameter in parts.items() if id(parameter) not in owned]
-        if lacking:
-            (own,) = parts.keys() - lacking
-            raise ValueError(
-                f"this {kind} owns the {own} of layer {layer.name!r} but not its {lacking[0]}: attach() the optimizer "
-                "that owns it, too, or call precondition() before both instead"
-            )
-
-    def _owners(self) -> list[torch.optim.Optimizer]:
-        """The attached optimizers."""
-        pairs = ((reference(), handle) for reference, handle in self._attached)
-        return [one for one, handle in pairs if one is not None and handle.id in one._optimizer_step_pre_hooks]
-
-    def _leave(self, gone: Sequence[Layer]) -> None:
-        """Track these layers no longer; their running values stay what they are, so that states fit as before."""
-        for layer in gone:
-            self._handles.pop(layer).remove()
-            layer.module.__dict__.pop("product", None)
-            self.skipped[layer.name] = "replaced after BNP was made"
-        self._layers = [layer for layer in self._layers if layer not in gone]
-        self._gone += gone
-
-    def _owned_by(self, optimizer: torch.optim.Optimizer) -> list[Layer]:
-        """The layers whose weight, or trained bias, is among the parameters of an optimizer."""
-        owned = _parameters_of(optimizer)
-        return [layer for layer in self._layers if id(layer.weight) in owned or id(layer.module.bias) in owned]
-
-    def _is_distributed(self) -> bool:
-        if self.process_group is False or not (dist.is_available() and dist.is_initialized()):
-            return False
-        return dist.get_world_size(self.process_group) > 1
-
-
-def _parameters_of(optimizer: torch.optim.Optimizer) -> set[int]:
-    return {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-
-
-def _refuse_gradients(layers: Iterable[Layer]) -> None:
-    """Layers with a gradient but no rows: an error, unless the gradient is zero (then nothing would change)."""
-    refused = []
-    for layer in layers:
-        weight_grad = layer.weight.grad
-        if weight_grad is not None and not weight_grad.is_meta and has_nonzero(weight_grad, layer.bias_grad):
-            refused.append(repr(layer.name))
-    if refused:
-        others = f" (nor for {', '.join(refused[1:])})" if refused[1:] else ""
-        raise StatisticsError(f"layer {refused[0]} has a gradient, but BNP saw no rows for it{others} {_CAUSES}")
-
-
-_CAUSES = """since the last precondition(). One of these:
-- precondition() ran twice for one backward pass: by hand and by attach(), or for a .grad that was not dropped since;
-- the gradient is older than this BNP, or came after its remove();
-- the call was in eval mode, or its rows were dropped when .grad was None for a moment;
-- something uses the weight without calling the layer: torch.func, a functional form, a penalty on a weight whose layer
-  was not called. Leave such layers out with layers=lambda name, module: ...;
-- the layer that was called is a copy (deepcopy, replicate), and its gradient was put here;
-- the model was compiled and run before BNP was made, or its hooks were not compiled in;
-- with count="forward": a second step from one forward pass."""

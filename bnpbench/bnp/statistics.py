@@ -9,14 +9,14 @@ from torch import Tensor
 
 from bnpbench.bnp.algorithms import conv_scale
 from bnpbench.bnp.layer import Layer
-from bnpbench.bnp.pool import Pool
+from bnpbench.bnp.moments import MomentsPool
 from bnpbench.bnp.running import Section
 
 Found = tuple[Tensor, dict[Layer, float | Tensor]]
 """Means, then variances of all layers of a section, (2 n,), and q^2 of layers. One without rows keeps its values."""
 
 
-def local_statistics(section: Section, active: Sequence[Pool]) -> Found:
+def local_statistics(section: Section, active: Sequence[MomentsPool]) -> Found:
     """Where the host knows every count.
 
     Args:
@@ -43,7 +43,7 @@ def local_statistics(section: Section, active: Sequence[Pool]) -> Found:
     return torch.cat([mean, square]), scales
 
 
-def shifted_sums(section: Section, pools: Sequence[Pool]) -> Tensor:
+def shifted_sums(section: Section, pools: Sequence[MomentsPool]) -> Tensor:
     """Where only the device knows the counts, or other ranks hold rows too: sums to be added up.
 
     Args:

@@ -25,18 +25,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from bnpbench.bnp import BNP
 from bnpbench.bnp.algorithms import batch_statistics, damped_variance, update_running
+from bnpbench.bnp.rewriter import Rewriter
 from bnpbench.measure.curvature import View, look
 from bnpbench.records.rows import StepRow
 
 if TYPE_CHECKING:
-    from bnpbench.bnp import BNP
+    from bnpbench.bnp.tracker import Tracker
 
 DEAD = 1e-12
 MIN_GAP = 100.0
@@ -94,7 +96,7 @@ class Probe:
         """Whether to look before this step; both from 1."""
         return epoch <= self.epochs and (step - 1) % self.every == 0
 
-    def rows(self, model: nn.Module, images: Tensor, bnp: BNP | None, epoch: int, step: int) -> list[StepRow]:
+    def rows(self, model: nn.Module, images: Tensor, bnp: Tracker[Any] | None, epoch: int, step: int) -> list[StepRow]:
         """Rows (without the key) for the step that ``images`` are about to make.
 
         Call it *before* that step: the running statistics it uses are those that the step will have after folding
@@ -106,7 +108,7 @@ class Probe:
 
 
 def conditioning(
-    model: nn.Module, images: Tensor, *, layer: str, neuron: int = 0, bnp: BNP | None = None
+    model: nn.Module, images: Tensor, *, layer: str, neuron: int = 0, bnp: Tracker[Any] | None = None
 ) -> list[Conditioning]:
     """Condition numbers of the Hessian of the mean cross-entropy with respect to one neuron.
 
@@ -118,21 +120,26 @@ def conditioning(
         images: (N, ...), what the model reads.
         layer: name of a Linear or Conv that the model calls once.
         neuron: output feature or channel, from 0.
-        bnp: gives the running statistics, rho and the damping of its layers.
+        bnp: gives the running statistics, rho and the damping of its layers; or another preconditioner.
 
     Returns:
         One entry for the batch's statistics, one for them damped, one for the running ones if ``bnp`` tracks the layer.
+        Where that is no BNP, the last is of the symmetric matrix by which its next step multiplies from the side of the
+        inputs; a factor on the other side leaves the Hessian of one neuron as it is, up to a number.
 
     Raises:
         BnpbenchError: there is no such layer or neuron.
         NotApplicable: the network is not piecewise linear behind the layer, or calls it other than once.
     """
     view = look(model, images, layer, neuron)
-    preconditioners = _preconditioners(view, bnp, layer)
+    own = _preconditioners(view, bnp, layer)
+    preconditioners: list[_Preconditioner | _Matrix] = [*own]
+    if isinstance(bnp, Rewriter) and layer in bnp.layers:
+        preconditioners.append(_Matrix(bnp.input_matrix(layer, view.inputs, view.group)))
     matrices = [view.weighted(rows) for rows in [_plain(view), *(p.apply(view) for p in preconditioners)]]
     spectra = [_singular_values(matrix) for matrix in matrices]
     rank = max(map(numerical_rank, matrices, spectra))
-    live = int(preconditioners[0].live.sum())
+    live = int(own[0].live.sum())
     return [
         _compare(p.name, spectra[0], spectrum, rank, p.kappa_d(view), live, len(matrices[0]))
         for p, spectrum in zip(preconditioners, spectra[1:], strict=True)
@@ -178,8 +185,29 @@ class _Preconditioner:
         return (scales.max() / scales.min()).item() if len(scales) else None
 
 
-def _preconditioners(view: View, bnp: BNP | None, layer: str) -> list[_Preconditioner]:
+@dataclass(frozen=True)
+class _Matrix:
+    """The matrix M by which a preconditioner multiplies [G_b | G_w] from the right; P is its symmetric root."""
+
+    matrix: Tensor
+    name: str = "running_damped"
+
+    def apply(self, view: View) -> Tensor:
+        """[e, h] M^(1/2), (N, T, m)."""
+        if not self.matrix.isfinite().all():
+            return _plain(view) * math.nan
+        values, vectors = torch.linalg.eigh((self.matrix + self.matrix.mT) / 2)
+        product: Tensor = _plain(view) @ (vectors * values.clamp(min=0).sqrt()) @ vectors.mT
+        return product
+
+    def kappa_d(self, view: View) -> None:
+        """There is no diagonal."""
+        return
+
+
+def _preconditioners(view: View, bnp: Tracker[Any] | None, layer: str) -> list[_Preconditioner]:
     """The batch's statistics, those damped, and the damped running ones that the step on this batch will use."""
+    bnp = bnp if isinstance(bnp, BNP) else None
     running = _running(view, bnp, layer) if bnp is not None and layer in bnp.layers else None
     eps1, eps2 = (bnp.options.eps1, bnp.options.eps2) if bnp is not None else (EPS1, EPS2)
     channel_dim = -1 if isinstance(view.module, nn.Linear) else 1

@@ -171,8 +171,24 @@ def _matrix_vector(out: Shape, matrix: Shape, vector: Shape, *, out_shape: Shape
     return 2 * prod(matrix) + prod(out)
 
 
+def _batched_products(
+    out: Shape, first: Shape, second: Shape, *, beta: float = 1, alpha: float = 1, out_shape: Shape = None
+) -> int:
+    return int(2 * prod(first) * second[-1] + (0 if beta == 1 else prod(out)))
+
+
 def _outer(out: Shape, *vectors: Shape, beta: float = 1, alpha: float = 1, out_shape: Shape = None) -> int:
     return (2 if beta == 1 else 3) * prod(out)
+
+
+def _cholesky(matrix: Shape, *args: object, out_shape: Shape = None, **kwargs: object) -> int:
+    """n^3 / 3 of the leading order: the terms of n^2 are left out, as in every count of it."""
+    return int(prod(matrix) * matrix[-1] // 3)
+
+
+def _cholesky_inverse(factor: Shape, *args: object, out_shape: Shape = None, **kwargs: object) -> int:
+    """2 n^3 / 3: the triangle's inverse, and its product with its transpose."""
+    return int(2 * prod(factor) * factor[-1] // 3)
 
 
 def _gelu(inputs: Shape, approximate: str = "none", *, out_shape: Shape = None, **kwargs: object) -> int:
@@ -297,6 +313,9 @@ def _table() -> dict[Any, Formula]:
         (_each(3), "_foreach_lerp"),
         (_fused_sgd, "_fused_sgd"),
         (_each(12), "_fused_adam _fused_adamw"),
+        (_batched_products, "baddbmm"),
+        (_cholesky, "linalg_cholesky_ex"),
+        (_cholesky_inverse, "cholesky_inverse"),
         (_free, _FREE),
     ]
     aten = torch.ops.aten

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from torch import nn
 
     from bnpbench.bnp import BNP
+    from bnpbench.bnp.tracker import Tracker
+
+Patterns = tuple[Annotated[str, Field(min_length=1)], ...]
 
 LEAN_CALLS = 3_000_000
 """Operations that would take as long as what the lean form costs beside its own: calls from autograd into Python."""
@@ -61,7 +64,7 @@ class Preconditioning(Options):
     first_layer: bool = True  # precondition the layer that reads the input
     form: Literal["auto", "plain", "fused"] = "auto"  # auto: the lean one on dense layers where it is possible and
     # costs less, else the fused one on a GPU
-    layers: tuple[Annotated[str, Field(min_length=1)], ...] = ()  # patterns of names: "blocks.*", "!head"; absent: all
+    layers: Patterns = ()  # patterns of names: "blocks.*", "!head"; absent: all
 
     def bnp(self, model: nn.Module, training: Training) -> BNP:
         """BNP by these parameters on a model.
@@ -71,21 +74,8 @@ class Preconditioning(Options):
         """
         from bnpbench.bnp import BNP
         from bnpbench.bnp.fused import pays
-        from bnpbench.bnp.tracking import LEFT_OUT
-        from bnpbench.layers import calls_of, weighted
 
-        calls = None if training.input_shape is None else calls_of(model, training.input_shape)
-        left = dict[str, str]()  # with the reason
-        for place, (name, _) in enumerate(weighted(model)):
-            if place == 0 and not self.first_layer:
-                left[name] = "the first layer"
-            elif not self._takes(name):
-                left[name] = "left out by layers"
-            elif calls is not None and name in calls.uncalled:
-                left[name] = "its weight is used without calling it"
-        if len(left) == sum(1 for _ in weighted(model)):
-            raise NotApplicable(f"no layer is preconditioned{_told(left)}")
-        once = training.input_shape is None or (calls is not None and calls.once)
+        left, once = left_alone(model, training, self.first_layer, self.layers)
         # A penalty's gradient by-passes the lean form, under autocast the plain one would run, and of the first of
         # several micro-batches it would need what the last one brings. In an eager step the lean one is more launches
         # than the fused one.
@@ -109,18 +99,63 @@ class Preconditioning(Options):
                 lean=None if by_gradient else partial(_costs_less_lean, training),
                 fused=fused if by_gradient else "auto",
             )
-        bnp.skipped.update({name: reason for name, reason in left.items() if bnp.skipped.get(name) == LEFT_OUT})
-        if not bnp.layers:
-            raise NotApplicable(f"no layer is preconditioned{_told(bnp.skipped)}")
+        tell_left_alone(bnp, left)
         return bnp
 
-    def _takes(self, name: str) -> bool:
-        """Whether ``layers`` asks for a layer: a pattern fits, if there are any, and none of those behind a ``!``."""
-        wanted = [pattern for pattern in self.layers if not pattern.startswith("!")]
-        without = [pattern[1:] for pattern in self.layers if pattern.startswith("!")]
-        return (not wanted or any(fnmatchcase(name, pattern) for pattern in wanted)) and not any(
-            fnmatchcase(name, pattern) for pattern in without
-        )
+
+def left_alone(
+    model: nn.Module, training: Training, first_layer: bool, patterns: tuple[str, ...]
+) -> tuple[dict[str, str], bool]:
+    """Which layers a method's options leave alone.
+
+    Args:
+        model: the network.
+        training: how it is trained.
+        first_layer: whether the layer that reads the input is taken.
+        patterns: of names of layers; those behind a ``!`` are left.
+
+    Returns:
+        The layers that are left alone, by name, with the reason; and whether each forward pass calls every layer once.
+
+    Raises:
+        NotApplicable: no layer remains.
+    """
+    from bnpbench.layers import calls_of, weighted
+
+    calls = None if training.input_shape is None else calls_of(model, training.input_shape)
+    left = dict[str, str]()
+    for place, (name, _) in enumerate(weighted(model)):
+        if place == 0 and not first_layer:
+            left[name] = "the first layer"
+        elif not _takes(patterns, name):
+            left[name] = "left out by layers"
+        elif calls is not None and name in calls.uncalled:
+            left[name] = "its weight is used without calling it"
+    if len(left) == sum(1 for _ in weighted(model)):
+        raise NotApplicable(f"no layer is preconditioned{_told(left)}")
+    return left, training.input_shape is None or (calls is not None and calls.once)
+
+
+def tell_left_alone(tracker: Tracker[Any], left: Mapping[str, str]) -> None:
+    """Tell in ``skipped`` why layers are left alone.
+
+    Raises:
+        NotApplicable: no layer remains.
+    """
+    from bnpbench.bnp.tracking import LEFT_OUT
+
+    tracker.skipped.update({name: reason for name, reason in left.items() if tracker.skipped.get(name) == LEFT_OUT})
+    if not tracker.layers:
+        raise NotApplicable(f"no layer is preconditioned{_told(tracker.skipped)}")
+
+
+def _takes(patterns: tuple[str, ...], name: str) -> bool:
+    """Whether patterns ask for a layer: one fits, if there are any, and none of those behind a ``!``."""
+    wanted = [pattern for pattern in patterns if not pattern.startswith("!")]
+    without = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
+    return (not wanted or any(fnmatchcase(name, pattern) for pattern in wanted)) and not any(
+        fnmatchcase(name, pattern) for pattern in without
+    )
 
 
 def _told(left: Mapping[str, str]) -> str:

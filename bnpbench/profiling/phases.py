@@ -53,6 +53,7 @@ def stepping(request: Profile) -> Callable[[], None]:
     trainer.step.begin_epoch(trainer.noise)
     for phase in PHASES:
         setattr(trainer.step, phase, _marked(phase, getattr(trainer.step, phase)))
+    setattr(trainer.step, "look_back", _marked("precondition", trainer.step.look_back))  # noqa: B010 - as those above
     order = torch.randperm(trainer.steps * settings.batch_size, generator=trainer.order)
     wanted = min(trainer.steps, 2 * request.steps)
     batches = cycle(list(islice(examples.training(order, settings.batch_size, seed=0), wanted)))

@@ -83,6 +83,7 @@ class EpochRow(TypedDict, total=False):
     other_seconds: Annotated[float, _SECONDS]
     step_seconds_median: Annotated[float | None, _SECONDS]
     step_seconds_p90: Annotated[float | None, _SECONDS]
+    refresh_seconds_median: Annotated[float | None, _SECONDS]  # of the steps that refresh what the method keeps
     energy_joules: Annotated[float | None, Metric("J", better="lower", timed=True)]
     outlier: bool
 
@@ -114,6 +115,7 @@ class CellRow(TypedDict, total=False):
     flops_method_counted: Annotated[int | None, replace(_FLOPS, label="method, counted")]
     flops_method_executed: Annotated[int | None, replace(_FLOPS, label="method, executed", judged="under one torch")]
     flops_method_products: Annotated[int | None, replace(_FLOPS, label="products of these", judged=None)]
+    flops_refresh: Annotated[int | None, replace(_FLOPS, judged="under one torch")]
     bytes_per_step: Annotated[int | None, Metric("B", better="lower", exact=True)]
     operators_per_step: Annotated[
         int | None, Metric(label="operators", better="lower", exact=True, judged="under one torch")
@@ -121,6 +123,7 @@ class CellRow(TypedDict, total=False):
     kernels_per_step: Annotated[
         int | None, Metric(label="kernels", better="lower", exact=True, judged="under one torch")
     ]  # CUDA
+    method_state_bytes: Annotated[int | None, Metric("B", better="lower", exact=True)]  # of what changes the gradients
     bnp_form: str | None
     sites: str | None  # of a network of others, a line each
     sites_served: Annotated[int | None, Metric(exact=True)]

@@ -92,6 +92,7 @@ _READINGS = ("energy_joules", "clock_mhz_before", "clock_mhz_after", "throttled"
 _COSTS = ("parameters", "flops_model")
 _OF_STEPS = ("bytes_per_step", "operators_per_step")
 _CONDITIONED = ("bnp_layers", "bnp_parameters")
+_REFRESHED = ("flops_refresh", "refresh_seconds_median")
 _LAPS = ("step_seconds_median", "step_seconds_p90")
 _REASONS: dict[str, Why] = {
     "energy_joules": _energy,
@@ -108,5 +109,9 @@ _REASONS: dict[str, Why] = {
     **dict.fromkeys(_OF_STEPS, _steps),
     "sites_served": _noted("costs are not known", "the network is built with its method's layers"),
     **dict.fromkeys(_CONDITIONED, _noted("costs are not known", "no BNP, or not recorded yet when they were measured")),
+    "method_state_bytes": _noted(
+        "costs are not known", "no preconditioner, or not recorded yet when they were measured"
+    ),
+    **dict.fromkeys(_REFRESHED, lambda view, cell: "no step refreshes what its method keeps"),
     **dict.fromkeys(_LAPS, lambda view, cell: "too few steps were timed by themselves"),
 }

@@ -1,4 +1,4 @@
-"""The numbered statements of the paper, each tried on random and, if asked, on real data.
+"""The numbered statements of the paper, and some on BNP's kin, each tried on random and, if asked, on real data.
 
 A check returns what it tried, the instance that came nearest to breaking the statement, the tightest ratio of its two
 sides and a verdict, in float64 and from a seed; what happens outside the hypotheses is shown beside it. Adding a
@@ -16,7 +16,17 @@ from pathlib import Path
 import torch
 
 from bnpbench.errors import BnpbenchError
-from bnpbench.theory import convergence, convolution, costs, equivalence, gain, hessian, norms, scaling
+from bnpbench.theory import (
+    convergence,
+    convolution,
+    costs,
+    equivalence,
+    gain,
+    hessian,
+    norms,
+    preconditioners,
+    scaling,
+)
 from bnpbench.theory.activations import load
 from bnpbench.theory.outcome import STATEMENTS, Outcome, Setup
 from bnpbench.theory.rendering import OUTSIDE, render, table_of
@@ -32,6 +42,7 @@ _MODULES = (
     equivalence,
     convolution,
     gain,
+    preconditioners,
 )  # imported for their statements
 _FIRST = ("theorem", "proposition", "lemma")
 

@@ -100,7 +100,7 @@ def figure_8(setup: Setup) -> Finding:
         weights = torch.rand(batch, generator=generator, dtype=torch.float64) + 1e-3
         if trial % 2 and batch > n:  # orthogonal normalized rows, equal weights: D alone decides
             scales = 10 ** (4 * torch.rand(n, generator=generator, dtype=torch.float64) - 2)
-            rows, weights = _orthogonal(generator, batch, n) * scales, torch.ones_like(weights)
+            rows, weights = orthogonal(generator, batch, n) * scales, torch.ones_like(weights)
         else:
             rows = random_rows(generator, batch, n)
         left, right = _gain(rows, weights)[:2]
@@ -129,7 +129,7 @@ def _gain(rows: Tensor, weights: Tensor) -> tuple[float, float, float]:
     return left, gain_bound(kappa_of_u(rows.mean(0)), kappa_d), kappa_d**2
 
 
-def _orthogonal(generator: torch.Generator, batch: int, n: int) -> Tensor:
+def orthogonal(generator: torch.Generator, batch: int, n: int) -> Tensor:
     """(N, n) with zero means, unit variances, orthogonal columns."""
     start = extended(torch.randn(batch, n, generator=generator, dtype=torch.float64))
     q: Tensor = torch.linalg.qr(start).Q
@@ -147,7 +147,7 @@ def _synthetic_gains(setup: Setup) -> Iterator[str]:
                 x = torch.randn(batch, 30, generator=generator, dtype=torch.float64)
                 rows = (x @ torch.randn(30, n, generator=generator, dtype=torch.float64) / 30**0.5).relu()
             else:
-                rows = _orthogonal(generator, batch, n)
+                rows = orthogonal(generator, batch, n)
             rows = rows * 10 ** (4 * torch.rand(n, generator=generator, dtype=torch.float64) - 2)
             weights = torch.rand(batch, generator=generator, dtype=torch.float64) * 0.25
             left, _, squared = _gain(rows, weights)

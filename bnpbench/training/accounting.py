@@ -15,6 +15,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bnpbench.bnp import BNP
 from bnpbench.bnp.algorithms import at_least_float32
+from bnpbench.bnp.rewriter import Rewriter
+from bnpbench.bnp.tracker import Tracker
 from bnpbench.errors import NotApplicable
 from bnpbench.fields import AUTOCAST
 from bnpbench.layers import normalizes, places
@@ -73,7 +75,7 @@ def costs(settings: Settings, input_shape: tuple[int, ...], classes: int) -> Cos
     published = settings.method.published(model, batch) if settings.accumulate == 1 else Published()
     counted = None if published.counted is None else published.counted + added
     step = _step(settings, model, input_shape, classes)
-    with_method, operators = _executed(step, shares)
+    with_method, refresh, operators = _by_turns(step, shares)
     kept, casts = _kept(settings, shares, input_shape, classes)
     traced = settings.optimizer.traced
     traffic = _bytes(step, shares) + 2 * kept
@@ -84,9 +86,11 @@ def costs(settings: Settings, input_shape: tuple[int, ...], classes: int) -> Cos
             flops_method_counted=counted,
             flops_method_executed=with_method - without,
             flops_method_products=added,
+            flops_refresh=refresh,
             operators_per_step=operators + casts if traced else None,
             bnp_form=step.bnp.form if isinstance(step.bnp, BNP) else None,
             bytes_per_step=traffic if traced else None,
+            method_state_bytes=None if step.bnp is None else sum(map(_size, step.bnp.state_dict().values())),
             **_reach(step.bnp, model),
         )
     )
@@ -109,8 +113,8 @@ def _parts(settings: Settings, model: nn.Module) -> str:
 
 
 def _reach(bnp: Preconditioner | None, model: nn.Module) -> dict[str, Any]:
-    """The columns that tell what BNP preconditions, and what else has weights of two or more dimensions."""
-    if not isinstance(bnp, BNP):
+    """The columns that tell what is preconditioned, and what else has weights of two or more dimensions."""
+    if not isinstance(bnp, Tracker):
         return {}
     modules = dict(model.named_modules())
     conditioned = [p for name in bnp.layers for p in modules[name].parameters(recurse=False)]
@@ -199,6 +203,22 @@ def _executed(step: Step, shares: Counter[int]) -> tuple[int, int]:
             step(_index(examples))
         operations, calls = operations + devices * flops.total, calls + devices * operators.calls
     return operations, calls
+
+
+def _by_turns(step: Step, shares: Counter[int]) -> tuple[int, int | None, int]:
+    """Operations of a step, the mean over those from one refresh to the next; what a refresh adds; and operators."""
+    rewriter = step.bnp
+    if not isinstance(rewriter, Rewriter):
+        operations, calls = _executed(step, shares)
+        return operations, None, calls
+    found = {}
+    for refresh in rewriter.turns:
+        with rewriter.turn(refresh):
+            found[refresh] = _executed(step, shares)
+    more, (operations, calls) = found[True][0], found[rewriter.turns[-1]]
+    if len(found) == 1:
+        return operations, None, calls
+    return operations + round((more - operations) / rewriter.transform.every), more - operations, calls
 
 
 def _bytes(step: Step, shares: Counter[int]) -> int:

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch._dynamo.utils import counters
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from bnpbench.bnp.rewriter import Rewriter
 from bnpbench.errors import NotApplicable
 from bnpbench.measure.clock import Clock
 from bnpbench.records.rows import CellRow
@@ -221,9 +222,40 @@ def prepare(name: str, step: Step, state: TrainingState, sample: tuple[Tensor, .
     if name == "eager":
         return eager(step, sample)
     before = state.snapshot()
-    preparation = ENGINES[name](step, sample)
+    preparation = in_turns(ENGINES[name], step, sample)
     state.restore(before)
     return preparation
+
+
+def in_turns(
+    engine: Callable[[Step, tuple[Tensor, ...]], Preparation], step: Step, sample: tuple[Tensor, ...]
+) -> Preparation:
+    """An engine's preparation of a step; of each kind of step where the preconditioner has several of them.
+
+    A step in which it refreshes what it keeps is another program than one in which it does not. Which of them is due,
+    the host decides before each step.
+    """
+    rewriter = step.bnp
+    if not isinstance(rewriter, Rewriter):
+        return engine(step, sample)
+    parts = dict[bool, Preparation]()
+    for refresh in rewriter.turns:
+        with rewriter.turn(refresh):
+            parts[refresh] = engine(step, sample)
+
+    def call(*arguments: Tensor) -> None:
+        parts[rewriter.refreshes()].call(*arguments)
+        rewriter.advance()
+
+    several = parts.values()
+    kept = [part.graph_bytes for part in several if part.graph_bytes is not None]
+    return Preparation(
+        call,
+        parts[True].active,
+        sum(part.cache_hits for part in several),
+        sum(part.cache_misses for part in several),
+        sum(kept) if kept else None,
+    )
 
 
 def run(

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 
 from bnpbench.bnp.algorithms import at_least_float32
+from bnpbench.bnp.rewriter import Rewriter
 from bnpbench.errors import NotApplicable
 from bnpbench.fields import AUTOCAST
 from bnpbench.suite import Settings
@@ -108,11 +109,13 @@ class Step:
         """Forward and backward, of one micro-batch after the other; logits and mean loss of all."""
         if self.accumulate == 1:
             output, loss = self.forward(images, labels)
+            self.look_back(output)
             self.backward(loss)
             return output, loss
         outputs, losses, size = list[Tensor](), list[Tensor](), len(labels) // self.accumulate
         for part in zip(images.split(size), labels.split(size), strict=True):
             output, loss = self.forward(*part)
+            self.look_back(output)
             self.backward(loss)
             outputs.append(output.detach())  # its graph goes before the next one comes
             losses.append(loss.detach())
@@ -131,6 +134,11 @@ class Step:
         with self.autocast:
             output = self.model(images)
             return output, self.loss(at_least_float32(output), labels)
+
+    def look_back(self, output: Tensor) -> None:
+        """The backward passes that the method asks for beside the step's own, of a micro-batch."""
+        if isinstance(self.bnp, Rewriter) and self.bnp.transform.backwards:
+            self.bnp.look_back(at_least_float32(output))
 
     def backward(self, loss: Tensor) -> None:
         """The gradients of the loss of a micro-batch, and of the method's penalty; added to those that are there."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from statistics import median, quantiles
 
@@ -16,6 +16,8 @@ from torch.optim.swa_utils import update_bn
 
 from bnpbench.bnp import BNP
 from bnpbench.bnp.algorithms import at_least_float32
+from bnpbench.bnp.rewriter import Rewriter
+from bnpbench.bnp.tracker import Tracker
 from bnpbench.measure import machine
 from bnpbench.measure.clock import Clock, Reading, clock_for
 from bnpbench.measure.conditioning import Probe
@@ -163,7 +165,9 @@ class Trainer:
         """Train one epoch, evaluate, and give the row (without key, block and turn)."""
         begin = self.now()
         number = self.epochs_done + 1
+        refreshing = self._refreshing()
         reading, joules, order, rate = self._train(number, self.probe)
+        ordinary, with_refresh = _apart(reading.laps, refreshing)
         self.peak_bytes = reading.peak_bytes
         correct = (self.step.predicted == self.examples.labels)[order].sum().item()
         loss, correct, joules = self.group.total(self.step.loss_sum.item(), correct, joules)
@@ -175,8 +179,9 @@ class Trainer:
             "steps": self.steps,
             "examples": self.steps * self.settings.batch_size,
             "train_seconds": reading.seconds,
-            "step_seconds_median": median(reading.laps) if reading.laps else None,
+            "step_seconds_median": median(ordinary) if ordinary else None,
             "step_seconds_p90": quantiles(reading.laps, n=10)[-1] if len(reading.laps) > 1 else None,
+            "refresh_seconds_median": median(with_refresh) if with_refresh else None,
             "energy_joules": None if math.isnan(joules) else joules,
         }
         self.trained()
@@ -187,6 +192,12 @@ class Trainer:
         row["evaluation_seconds"] = end - evaluation_begin
         row["other_seconds"] = end - begin - row["train_seconds"] - row["evaluation_seconds"]
         return row
+
+    def _refreshing(self) -> list[bool] | None:
+        """Of each step of the epoch to come, whether it has a refresh; None where steps do not differ."""
+        if not isinstance(self.bnp, Rewriter) or len(self.bnp.turns) == 1:
+            return None
+        return [self.bnp.refreshes(ahead) for ahead in range(self.steps)]
 
     @torch.no_grad()
     def evaluate(self, batches: Pairs) -> tuple[float, float]:
@@ -276,7 +287,7 @@ class Trainer:
         self, batches: Iterable[tuple[Tensor, ...]], probe: Probe, epoch: int, clock: Clock
     ) -> Iterator[tuple[Tensor, ...]]:
         """The batches, each shown to the probe before its step."""
-        bnp = self.bnp if isinstance(self.bnp, BNP) else None
+        bnp = self.bnp if isinstance(self.bnp, Tracker) else None
         for step, batch in enumerate(batches, start=1 + (epoch - 1) * self.steps):
             if probe.due(epoch, step):
                 clock.pause()
@@ -284,6 +295,17 @@ class Trainer:
                 self.probed += probe.rows(self.model, images, bnp, epoch, step)
                 clock.resume()
             yield batch
+
+
+def _apart(laps: tuple[float, ...], refreshing: list[bool] | None) -> tuple[Sequence[float], Sequence[float]]:
+    """The seconds of ordinary steps, and of those with a refresh; none of these where steps were timed together."""
+    if refreshing is None or len(laps) != len(refreshing):
+        return laps, ()
+    ordinary, with_refresh = (
+        [lap for lap, refreshes in zip(laps, refreshing, strict=True) if refreshes is wanted]
+        for wanted in (False, True)
+    )
+    return ordinary, with_refresh
 
 
 def diverged(row: EpochRow) -> bool:

@@ -30,6 +30,7 @@ def files(page: str) -> dict[str, str]:
     ("page", "methods"),
     [
         ("method", {"vanilla", "scaled", "scaled(pull=0.1)"}),
+        ("preconditioner", {"vanilla", "powers", "powers(power=1.0)"}),
         ("network", {"vanilla", "bn", "bn-pre", "bnp"}),
         ("dataset", {"vanilla", "bnp"}),
         ("loss", {"vanilla", "bnp"}),

@@ -13,8 +13,12 @@ from torch import Tensor, nn
 
 from bnpbench.bnp import BNP
 from bnpbench.bnp.costs import tracked_shapes
+from bnpbench.bnp.rewriter import Rewriter
 from bnpbench.measure.conditioning import Conditioning, Probe, conditioning, numerical_rank
 from bnpbench.measure.curvature import look
+from bnpbench.methods.foof import Foof
+from bnpbench.methods.gradient import GradientPlugin
+from bnpbench.methods.mac import Mac
 from bnpbench.results.schema import STEPS
 from tests.support.neurons import CASES, case_of, dense, loss_of
 
@@ -101,6 +105,48 @@ def test_running_statistics_are_those_of_the_next_step(case: str) -> None:
     assert running.kappa_preconditioned == pytest.approx((values[0] / values[running.rank - 1]).item(), rel=1e-6)
     batch = look(model, x, layer, neuron).inputs.movedim(1, -1) if groups > 1 else view.inputs
     assert found["batch_damped"].kappa_d == pytest.approx(_kappa_damped(batch.flatten(0, -2), view.has_bias), rel=1e-9)
+
+
+@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize("method", [Foof, Mac])
+@pytest.mark.parametrize(
+    "case", ["hidden dense layer", "without bias", "grouped, strided, dilated, circular convolution"]
+)
+def test_another_preconditioner_is_taken_as_its_next_step_will_be(
+    case: str, method: type[GradientPlugin], every: int
+) -> None:
+    model, x, layer, neuron = case_of(case)
+    rewriter = Rewriter(model, method.made(rho=0.7, damping=0.1, every=every))
+    model.train()
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.eval()
+
+    def step(batch: Tensor) -> None:
+        model.zero_grad()
+        F.cross_entropy(model(batch), torch.arange(len(x)) % 3).backward()
+        rewriter.precondition()
+
+    for batch in (x + 1, 2 * x):
+        step(batch)
+    before = rewriter.state_dict()
+    rows = conditioning(model, x, layer=layer, neuron=neuron, bnp=rewriter)
+    found = {one.preconditioner: one for one in rows}["running_damped"]
+    assert all(value.equal(before[key]) for key, value in rewriter.state_dict().items())
+    loss, start = loss_of(model, x, layer, neuron)
+    hessian = torch.func.hessian(loss)(start)
+    group = look(model, x, layer, neuron).group
+    step(x)
+    state = {key.removeprefix(f"{layer}."): value for key, value in rewriter.state_dict().items()}
+    if method is Foof:
+        matrix = state["inverse"][group]
+    else:
+        vector = state["vector"][group]
+        matrix = torch.eye(len(vector), dtype=x.dtype) - torch.outer(vector, vector) / (0.1 + vector.dot(vector))
+    root = torch.linalg.cholesky(matrix)
+    values = torch.linalg.eigvalsh(root.T @ hessian @ root).flip(0)
+    assert found.kappa_preconditioned == pytest.approx((values[0] / values[found.rank - 1]).item(), rel=1e-5)
+    assert found.kappa_d is None
 
 
 def _kappa_damped(rows: Tensor, bias: bool) -> float:

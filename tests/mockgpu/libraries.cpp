@@ -1,4 +1,5 @@
-// What torch calls of cuBLAS, cuBLASLt and cuDNN, each product, convolution or normalization one kernel; and CUPTI.
+// What torch calls of cuBLAS, cuBLASLt, cuSOLVER and cuDNN, each product, convolution, normalization or factor one kernel.
+// And CUPTI.
 #include "mock.h"
 
 #include <sys/syscall.h>
@@ -90,6 +91,26 @@ API int cublasLtMatmul(void *, void *, const void *, const void *, void *, const
                        const void *, void *, void *, void *, const void *, void *, size_t, void *stream) {
   return mock::queue(stream, mock::KERNEL, "cublasLtMatmul");
 }
+
+// cuSOLVER: the factor of Cholesky, and what is solved by it.
+MAKES(cusolverDnCreate)
+IGNORED(cusolverDnDestroy)
+API int cusolverDnCreateParams(void **parameters) { return made(parameters); }
+IGNORED(cusolverDnDestroyParams)
+API int cusolverDnSetStream(Handle *handle, void *stream) {
+  handle->stream = stream;
+  return 0;
+}
+API int cusolverDnXpotrf_bufferSize(void *, void *, int, int64_t, int, const void *, int64_t, int, size_t *device,
+                                    size_t *host) {
+  *device = *host = 256;
+  return 0;
+}
+KERNEL_OF(cusolverDnXpotrf)
+KERNEL_OF(cusolverDnDpotrfBatched)
+KERNEL_OF(cusolverDnXpotrs)
+KERNEL_OF(cusolverDnDpotrs)
+KERNEL_OF(cusolverDnDpotrsBatched)
 
 // cuDNN. Convolutions come through its descriptors, of which an execution plan is all that is known here.
 API size_t cudnnGetVersion() { return 91900; }

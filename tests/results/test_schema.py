@@ -180,6 +180,8 @@ ELSEWHERE = {
     "cells.bnp_layers": "any run with BNP since it is recorded",
     "cells.bnp_parameters": "any run with BNP since it is recorded",
     "cells.bnp_skipped": "any run with BNP since it is recorded",
+    "cells.flops_refresh": "a method that refreshes what it keeps",
+    "cells.method_state_bytes": "any run with a preconditioner since it is recorded",
     "cells.optimizer_parts": "any run since it is recorded",
     "cells.graph_memory_bytes": "of a CUDA graph",
     "cells.kernels_per_step": "CUDA",
@@ -190,6 +192,7 @@ ELSEWHERE = {
     "cells.energy_joules": "a machine that counts its energy",
     "epochs.energy_joules": "a machine that counts its energy",
     "epochs.test_bits_per_token": "text",
+    "epochs.refresh_seconds_median": "a method that refreshes what it keeps",
     "epochs.validation_accuracy": "validation data",
     "cells.worker": "a cluster",
 }
@@ -215,13 +218,14 @@ def test_the_schemas_have_the_documented_columns() -> None:
     assert " ".join(EPOCHS.names) == (
         "key block turn epoch train_loss train_accuracy validation_accuracy test_loss test_bits_per_token "
         "test_accuracy learning_rate steps examples train_seconds evaluation_seconds other_seconds "
-        "step_seconds_median step_seconds_p90 energy_joules outlier"
+        "step_seconds_median step_seconds_p90 refresh_seconds_median energy_joules outlier"
     )
     assert " ".join(CELLS.names) == (
         "key label block role settings method network dataset batch_size engine device devices seed threads precision "
         "status message log parameters flops_model flops_method_predicted flops_method_counted flops_method_executed "
         "flops_method_products "
-        "bytes_per_step operators_per_step kernels_per_step bnp_form sites sites_served bnp_layers bnp_parameters "
+        "flops_refresh bytes_per_step operators_per_step kernels_per_step method_state_bytes "
+        "bnp_form sites sites_served bnp_layers bnp_parameters "
         "bnp_skipped optimizer_parts peak_memory_bytes graph_memory_bytes "
         "energy_joules setup_seconds "
         "warmup_seconds compile_seconds wall_seconds stopped_by engine_active cache_hits cache_misses train_examples "

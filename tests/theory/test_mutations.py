@@ -10,7 +10,21 @@ import pytest
 import torch
 from torch import Tensor
 
-from bnpbench.theory import ORDER, convergence, convolution, costs, equivalence, gain, hessian, norms, scaling, verify
+from bnpbench.bnp.rewriter import Rewriter
+from bnpbench.methods.bnp_full import BnpFull
+from bnpbench.theory import (
+    ORDER,
+    convergence,
+    convolution,
+    costs,
+    equivalence,
+    gain,
+    hessian,
+    norms,
+    preconditioners,
+    scaling,
+    verify,
+)
 from bnpbench.theory.outcome import STATEMENTS
 
 TRIALS = 10
@@ -36,8 +50,13 @@ def _wrong_sign_of_the_bias(h: Tensor, dy: Tensor, mean: Tensor, damped: Tensor,
     return weight, dy.sum(0) / scale + weight @ mean
 
 
+def _full(**options: float) -> Callable[[Any, list[Tensor]], Tensor]:
+    made = BnpFull.made(**({"rho": 0.9, "every": 1} | options))
+    return lambda layer, batches: preconditioners.after_steps(layer, Rewriter(layer, made), batches)
+
+
 unfolded, preconditioner, hessian_of = convolution.unfolded, hessian.preconditioner, hessian.hessian_of
-lean_step = costs.lean_step
+lean_step, multiplier = costs.lean_step, preconditioners.multiplier
 bn_flops, lean_bnp_flops, bnp_flops, merge, make_bnp = (
     costs.bn_flops,
     costs.lean_bnp_flops,
@@ -145,6 +164,21 @@ MUTANTS: dict[str, list[tuple[Any, str, Callable[..., Any] | float]]] = {
         (gain, "gain_bound", lambda kappa_u, kappa_d: kappa_u * kappa_d),
         (gain, "gain_bound", lambda kappa_u, kappa_d: 0.9 * (kappa_u * kappa_d) ** 2),
         (gain, "gain_bound", lambda kappa_u, kappa_d: kappa_u**2 * kappa_d),
+    ],
+    "foof-kappa": [
+        (
+            preconditioners,
+            "damped_kappa",
+            lambda largest, smallest, damping: (largest + damping) / (smallest + damping),
+        ),
+        (preconditioners, "damped_kappa", lambda largest, smallest, damping: 1.0),
+        (preconditioners, "multiplier", lambda rows, method: multiplier(rows, method) @ multiplier(rows, method)),
+    ],
+    "full-bnp": [
+        (preconditioners, "_by_full", _full(rho=0.91)),
+        (preconditioners, "_by_full", _full(eps1=1.1e-2)),
+        (preconditioners, "_by_full", _full(every=2)),
+        (preconditioners, "orthogonal", lambda generator, batch, n: torch.randn(batch, n, dtype=torch.float64)),
     ],
 }
 

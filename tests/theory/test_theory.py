@@ -24,6 +24,8 @@ EDGES = {
     "proposition-11": [r"N = 3, n = 1, .*1\.500 against 1\.000"],
     "crossing": [r"up to N = 21, .*up to N = 54"],
     "lean-form": [r"52,624 against 1,880,264 at N = 1; fewer up to N = 147"],
+    "full-bnp": [r"correlation 0\.9\d+\): after one step the gradients differ by 0\.\d+"],
+    "foof-kappa": [r"multiplied by 100$"],
     "figure-8": [r"N=60, n=100: gain / kappa\(D\)\^2 = \S+e-0[3-9]|N=60, n=100: gain / kappa\(D\)\^2 = 0\.000"],
 }
 
@@ -65,7 +67,7 @@ def test_unknown_names_are_told_with_the_closest() -> None:
 
 def test_the_order_is_the_papers() -> None:
     assert ORDER[:5] == ("theorem-1", "proposition-2", "theorem-3", "theorem-4", "proposition-5")
-    assert ORDER[-5:] == ("lemma-a1", "lemma-a2", "crossing", "figure-8", "lean-form")
+    assert ORDER[-5:] == ("crossing", "figure-8", "foof-kappa", "full-bnp", "lean-form")
 
 
 @pytest.mark.data

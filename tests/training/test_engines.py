@@ -58,10 +58,11 @@ def test_micro_batches_and_clipping_are_recorded_too(method: str) -> None:
     assert torch.equal(weights(eager), weights(replayed))
 
 
-def test_what_does_not_compile_is_recorded_eagerly(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: Any) -> None:
-        raise RuntimeError("no compiler here")
+def fails(*_: Any) -> None:
+    raise RuntimeError("no compiler here")
 
+
+def test_what_does_not_compile_is_recorded_eagerly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "compiled", fails)
     monkeypatch.setattr(engines, "cuda_graph", recorded)
     ours = trainer(engine="graphed")
@@ -85,6 +86,33 @@ COMPILED = [
 @pytest.mark.parametrize(("network", "method", "optimizer"), COMPILED, ids=str)
 def test_a_compiled_step_equals_the_eager_one(network: str, method: Any, optimizer: dict[str, Any]) -> None:
     assert disagreement(network, method, optimizer, torch.float64) <= 1e-12
+
+
+# Of ten steps the first, fourth, seventh and tenth have a refresh, which is a graph of its own.
+@pytest.mark.parametrize(
+    ("network", "kind"), [("fc", "foof"), ("cnn", "bnp-full"), ("fc", "mac"), ("cnn", "eva-f")], ids=str
+)
+def test_a_compiled_step_with_or_without_a_refresh_equals_the_eager_one(network: str, kind: str) -> None:
+    assert disagreement(network, {"kind": kind, "every": 3}, SGD, torch.float64) <= 1e-10
+
+
+@pytest.mark.parametrize("kind", ["foof", "mac", "eva-f", "bnp-full"])
+def test_both_kinds_of_steps_are_recorded(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "compiled", fails)
+    monkeypatch.setattr(engines, "cuda_graph", recorded)
+    options = {"kind": kind, "every": 3, **({"damping": 1.0} if kind == "eva-f" else {})}
+    ours, theirs = (trainer(method=options, engine=engine) for engine in ("graphed", "eager"))
+    start = weights(ours)
+    for one in (ours, theirs):
+        one.prepare()
+    assert torch.equal(weights(ours), start)
+    for _ in range(2):
+        mine, other = ours.epoch(), theirs.epoch()
+        assert mine["train_loss"] == other["train_loss"]
+        assert mine["refresh_seconds_median"] is not None
+    assert torch.equal(weights(ours), weights(theirs))
+    kept = ours.state.snapshot()["preconditioner"]
+    assert {int(value) for key, value in kept.items() if key.endswith("steps")} == {20}
 
 
 def test_a_compiled_step_with_all_options_of_training_equals_the_eager_one() -> None:

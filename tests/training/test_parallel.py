@@ -33,6 +33,8 @@ METHODS: dict[str, Any] = {
     "bnp on the batch's statistics": {"kind": "bnp", "statistics": "batch"},
     "bnp+gn": {"kind": "bnp+gn", "channels_per_group": 3},
     "bn": "bn",
+    "foof": {"kind": "foof", "every": 2},
+    "bnp-full": {"kind": "bnp-full", "every": 2},
     "bn-pre with averages": {"kind": "bn-pre", "inference": "averaged"},
 }
 NETWORKS: dict[str, Any] = {

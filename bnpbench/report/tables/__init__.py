@@ -14,6 +14,7 @@ from bnpbench.report.tables.conditioning import conditioning
 from bnpbench.report.tables.costs import bounds, costs
 from bnpbench.report.tables.growth import growth
 from bnpbench.report.tables.reach import reach
+from bnpbench.report.tables.refreshes import refreshes
 from bnpbench.report.tables.selection import selection
 from bnpbench.report.tables.summary import (
     damaged,
@@ -41,6 +42,7 @@ SECTIONS: tuple[Callable[[View], Section | None], ...] = (
     conditioning,
     reach,
     costs,
+    refreshes,
     bounds,
     growth,
     references,
@@ -50,7 +52,7 @@ SECTIONS: tuple[Callable[[View], Section | None], ...] = (
     ran,
     settings,
 )  # each of one suite in one environment; None where it has nothing to say
-TIMED = (timing, time_to_accuracy, bounds, growth)  # of these those that show seconds
+TIMED = (timing, time_to_accuracy, refreshes, bounds, growth)  # of these those that show seconds
 
 
 def chapters(results: Results) -> list[Chapter]:

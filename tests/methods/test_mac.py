@@ -1,0 +1,43 @@
+"""MAC on two rows, by hand."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from bnpbench.bnp.rewriter import Rewriter
+from bnpbench.methods.mac import Mac
+
+ROWS = torch.tensor([[1.0, 0.0], [3.0, 2.0]], dtype=torch.float64)
+
+
+def rewritten(mac: Mac, bias: bool = False) -> Tensor:
+    """What becomes of the identity as a gradient, in a step on two rows."""
+    n = 2 + bias
+    layer = nn.Linear(2, n, bias=bias).double()
+    rewriter = Rewriter(layer, mac)
+    layer(ROWS).sum().backward()
+    eye = torch.eye(n, dtype=torch.float64)
+    assert layer.weight.grad is not None
+    layer.weight.grad.copy_(eye[:, n - 2 :])
+    if not bias:
+        rewriter.precondition()
+        return layer.weight.grad
+    assert layer.bias.grad is not None
+    layer.bias.grad.copy_(eye[:, 0])
+    rewriter.precondition()
+    return torch.cat([layer.bias.grad[:, None], layer.weight.grad], 1)
+
+
+def test_what_is_orthogonal_to_the_mean_stays() -> None:
+    """The mean is (2, 1), and I - a a^T / (rho + 5) with rho = 5 is [[0.6, -0.2], [-0.2, 0.9]]."""
+    expected = torch.tensor([[0.6, -0.2], [-0.2, 0.9]], dtype=torch.float64)
+    torch.testing.assert_close(rewritten(Mac.made(damping=5.0)), expected)
+    across = torch.tensor([1.0, -2.0], dtype=torch.float64)
+    torch.testing.assert_close(expected @ across, across)
+
+
+def test_the_mean_of_a_bias_is_one() -> None:
+    """a = (1, 2, 1), |a|^2 = 6; with rho = 4 the first row is (0.9, -0.2, -0.1)."""
+    first = torch.tensor([0.9, -0.2, -0.1], dtype=torch.float64)
+    torch.testing.assert_close(rewritten(Mac.made(damping=4.0), bias=True)[0], first)
