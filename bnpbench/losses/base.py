@@ -34,18 +34,24 @@ class LossPlugin(Kinded):
         raise NotImplementedError(f"{type(self).__name__} defines no of_each()")
 
     def mean(self, output: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
-        """What is trained on: the mean over all labels, 0-d.
+        """What is trained on.
 
         Args:
             output, labels: as of :meth:`of_each`.
             label_smoothing: share of a label that is spread over all classes; 0 unless ``smooths``.
+
+        Returns:
+            The mean over all labels, 0-d.
         """
         return self.of_each(output, labels).mean()
 
     def total(self, output: Tensor, labels: Tensor) -> Tensor:
-        """What the test set is judged by: the sum over all labels, 0-d.
+        """What the test set is judged by.
 
         Args:
             output, labels: as of :meth:`of_each`.
+
+        Returns:
+            The sum over all labels, 0-d.
         """
         return self.of_each(output, labels).sum()
