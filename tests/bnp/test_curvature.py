@@ -281,6 +281,7 @@ def test_running_values() -> None:
 
 
 @NEEDS_CURVLINOPS
+@pytest.mark.filterwarnings("ignore")  # that names of torch, which it uses, are old
 @pytest.mark.parametrize("name", ["dense", "dense without bias", "convolutions", "tokens"])
 @pytest.mark.parametrize("fisher", ["empirical", "exact", "forward-only"])
 def test_curvlinops_finds_the_same_factors(name: str, fisher: str) -> None:
