@@ -1,8 +1,8 @@
 """What K-FAC differentiates to find its Fisher: the model's own likelihood at labels that the model itself expects.
 
-The loss is the mean over M labels of -log p(y), p the softmax of the logits. With b the gradient of one label's
--log p(y) at the output of a layer, the Fisher takes E[b b^T] over y drawn from p. A backward pass gives sums of g g^T,
-g = b / M the gradient of a mean.
+The loss is the mean over labels of -log p(y), p the softmax of the logits. With b the gradient of one label's
+-log p(y) at the output of a layer, the Fisher takes E[b b^T] over y drawn from p. What is differentiated here are sums
+over labels, so that what reaches the output of a layer are the b themselves.
 
 Source: Martens and Grosse, "Optimizing Neural Networks with Kronecker-factored Approximate Curvature", ICML 2015
 (arXiv:1503.05671), sections 2 and 5.
@@ -13,6 +13,8 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from bnpbench.bnp.algorithms import at_least_float32
 
 _MASK = 0xFFFFFFFF
 # Of Wellons' search for 32-bit hashes without bias; below 2^31, so that no product of them leaves int64.
@@ -29,10 +31,10 @@ def of_class(logits: Tensor, number: int) -> Tensor:
         number: c, from 0.
 
     Returns:
-        The mean over labels of sqrt(p_c) (-log p_c), whose weights sqrt(p_c) are constants; 0-d.
+        The sum over labels of sqrt(p_c) (-log p_c), whose weights sqrt(p_c) are constants; 0-d.
     """
-    log = F.log_softmax(logits, 1).select(1, number)
-    return -(log.detach().mul(0.5).exp() * log).mean()
+    log = F.log_softmax(at_least_float32(logits), 1).select(1, number)
+    return -(log.detach().mul(0.5).exp() * log).sum()
 
 
 def of_drawn(logits: Tensor, draw: Tensor) -> Tensor:
@@ -40,12 +42,12 @@ def of_drawn(logits: Tensor, draw: Tensor) -> Tensor:
 
     Args:
         logits: (N, C, ...), classes in dimension 1.
-        draw: number of this draw, 0-d int64 on the device of the logits.
+        draw: number of this draw, 0-d int64 from 0, on the device of the logits.
 
     Returns:
-        The mean over labels of -log p(y); 0-d.
+        The sum over labels of -log p(y); 0-d.
     """
-    return F.cross_entropy(logits, drawn_labels(logits, draw))
+    return F.cross_entropy(at_least_float32(logits), drawn_labels(logits, draw), reduction="sum")
 
 
 def drawn_labels(logits: Tensor, draw: Tensor) -> Tensor:

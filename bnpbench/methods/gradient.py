@@ -79,7 +79,7 @@ class GradientPlugin(MethodPlugin):
 
         Args:
             layer, state: as of :meth:`input_sums`.
-            grads: (groups, R, outputs of a group): of the loss, which is a mean over all examples; with ``backwards``
+            grads: (groups, R, outputs of a group): of the loss, which is a mean over all labels; with ``backwards``
                 of :meth:`objective`, which is a sum over them.
 
         Returns:
@@ -92,8 +92,9 @@ class GradientPlugin(MethodPlugin):
 
         Args:
             layer, state: as of :meth:`input_sums`.
-            sums: ``inputs``, ``outputs``, and the numbers of ``rows`` and ``examples``, which can be 0-d tensors.
-                ``outputs`` is None where :meth:`input_matrix` is asked what a step would do: leave what is of them.
+            sums: ``inputs``, ``outputs``, and the numbers of ``rows``, ``examples`` and ``labels``, which can be 0-d
+                tensors. ``outputs`` is None where :meth:`input_matrix` is asked what a step would do: leave what is of
+                them.
         """
         raise NotImplementedError(f"{type(self).__name__} makes nothing of sums")
 
@@ -157,20 +158,27 @@ class GradientPlugin(MethodPlugin):
         )
         return weight if bias is None else torch.cat([bias, weight], 2)
 
-    @property
-    def backwards(self) -> int:
-        """How many further backward passes a step runs for :meth:`output_sums`, instead of taking its own."""
+    def backwards(self, classes: int) -> int:
+        """How many further backward passes a step runs for :meth:`output_sums`, instead of taking its own.
+
+        Args:
+            classes: of the network. Whether there are any does not depend on that.
+
+        Returns:
+            The number of passes, each of which asks :meth:`objective`; 0 by default. Their time is the method's.
+        """
         return 0
 
-    def objective(self, output: Tensor, number: int) -> Tensor:
+    def objective(self, output: Tensor, number: int, draw: Tensor) -> Tensor:
         """What the further backward pass of this number, from 0, differentiates.
 
         Args:
             output: logits, (N, classes, ...).
             number: of the pass.
+            draw: 0-d int64, another one for every pass of every step and rank: for what is drawn at random.
 
         Returns:
-            A sum over the examples, 0-d.
+            A sum over the labels, 0-d.
         """
         raise NotImplementedError(f"{type(self).__name__} has no further backward pass")
 

@@ -22,7 +22,7 @@ def test_the_passes_of_all_classes_are_the_expectation(shape: tuple[int, ...]) -
     total = torch.zeros(labels, 4, 4, dtype=torch.float64)
     for c in range(4):
         (gradient,) = torch.autograd.grad(of_class(z, c), z)
-        b = labels * gradient.movedim(1, -1).reshape(-1, 4)
+        b = gradient.movedim(1, -1).reshape(-1, 4)
         total += b[:, :, None] * b[:, None, :]
     p = z.detach().softmax(1).movedim(1, -1).reshape(-1, 4)
     torch.testing.assert_close(total, torch.diag_embed(p) - p[:, :, None] * p[:, None, :])
@@ -54,7 +54,7 @@ def test_sure_labels_are_drawn_as_they_are() -> None:
 
 def test_the_objective_at_drawn_labels_is_their_loss() -> None:
     z, draw = logits(6, 4), torch.tensor(5)
-    torch.testing.assert_close(of_drawn(z, draw), F.cross_entropy(z, drawn_labels(z, draw)))
+    torch.testing.assert_close(of_drawn(z, draw), 6 * F.cross_entropy(z, drawn_labels(z, draw)))
 
 
 def test_uniform_numbers_are_spread_and_unrelated() -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -144,12 +145,7 @@ def seen(
     collected: dict[str, list[tuple[list[Tensor], list[list[Tensor]], list[Tensor]]]] = {name: [] for name in layers}
     for example, label in zip(x.split(1), labels.split(1), strict=True):
         calls: list[tuple[str, Tensor, Tensor]] = []
-        handles = [
-            module.register_forward_hook(
-                lambda _, args, output, name=name, calls=calls: calls.append((name, args[0].detach(), output))
-            )
-            for name, module in layers.items()
-        ]
+        handles = [module.register_forward_hook(partial(_note, name, calls)) for name, module in layers.items()]
         output = model(example)
         for handle in handles:
             handle.remove()
@@ -167,6 +163,13 @@ def seen(
         found[name].slopes = [[torch.cat([b[k][g] for _, b, _ in parts]) for g in groups] for k in sets]
         found[name].weights = [torch.cat([w[k] for _, _, w in parts]) for k in sets]
     return found
+
+
+def _note(
+    name: str, calls: list[tuple[str, Tensor, Tensor]], _: nn.Module, args: tuple[Tensor, ...], output: Tensor
+) -> Tensor:
+    calls.append((name, args[0].detach().clone(), output))
+    return output.clone()  # what comes behind may change it in place
 
 
 def _probes(output: Tensor, label: Tensor, fisher: str, loss: Loss) -> list[tuple[Tensor, float]]:
@@ -277,3 +280,43 @@ def bnp_full(G: Tensor, mean: Tensor, covariance: Tensor, eps1: float, eps2: flo
     if bias:
         moment = torch.cat([torch.cat([moment, mean[:, None]], 1), torch.cat([mean, mean.new_ones(1)])[None]])
     return divided(torch.kron(torch.eye(len(G)).double(), moment), G) / q2
+
+
+# --- a method on a model -----------------------------------------------------------------------
+
+
+@dataclass
+class Layers:
+    """What a method with two sides carries of all layers of a model, and its steps.
+
+    Attributes:
+        model: of float64.
+        options: of the method, all of them.
+    """
+
+    model: nn.Module
+    options: dict[str, object]
+    history: dict[tuple[str, int], list[tuple[Tensor, Tensor]]] = field(default_factory=dict)
+    used: dict[tuple[str, int], tuple[Tensor, Tensor]] = field(default_factory=dict)
+
+    def step(self, batch: dict[str, Seen]) -> dict[str, tuple[Tensor, Tensor | None]]:
+        """Take what was seen of a batch, and give the new gradients of the layers for those that are in ``.grad``."""
+        found = {}
+        for name, of_it in batch.items():
+            layer = self.model.get_submodule(name)
+            bias = None if layer.bias is None else layer.bias.grad
+            matrices = matrices_of(layer, layer.weight.grad, bias)
+            new = [self._group(name, g, of_it, G) for g, G in enumerate(matrices)]
+            found[name] = gradients_of(layer, new)
+        return found
+
+    def _group(self, name: str, g: int, of_it: Seen, G: Tensor) -> Tensor:
+        kind, rho, damping = self.options["kind"], self.options["rho"], self.options["damping"]
+        past, place = self.history.setdefault((name, g), []), (name, g)
+        past.append(
+            (of_it.moment(g), of_it.slope_moment(g)) if kind == "kfac" else (of_it.mean(g), of_it.mean_slope(g))
+        )
+        running = warmed_up if kind == "kfac" else from_the_first
+        if (len(past) - 1) % self.options["every"] == 0:
+            self.used[place] = tuple(running([each[side] for each in past], rho) for side in range(2))
+        return (kfac if kind == "kfac" else eva)(G, *self.used[place], damping)
