@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.two_sides import CASES, check
+from tests.support.two_sides import CASES, check, ranks_check
 
 
 def options(**more: Any) -> dict[str, Any]:
@@ -23,3 +24,11 @@ def test_it_is_the_kronecker_product_of_rank_one(name: str, every: int) -> None:
 def test_micro_batches_are_one_batch(parts: int, count: str) -> None:
     for name in ("dense", "convolutions", "tokens"):
         check(name, options(), parts, count)
+
+
+def test_two_ranks_are_one_device(tmp_path: Path) -> None:
+    ranks_check(tmp_path, [(name, options()) for name in ("dense", "convolutions", "tokens")])
+
+
+def test_the_statistics_of_the_batch_alone() -> None:
+    check("convolutions", options(rho=0.0))

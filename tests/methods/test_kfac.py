@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
 
-from tests.support.two_sides import CASES, check
+from bnpbench.bnp.rewriter import Rewriter
+from bnpbench.errors import StatisticsError
+from bnpbench.methods.preconditioning import Training
+from tests.support.kinds import made
+from tests.support.two_sides import CASES, check, ranks_check
 
 FISHERS = ["sampled", "exact", "empirical"]
 
@@ -26,3 +35,60 @@ def test_it_is_the_kronecker_product(name: str, fisher: str) -> None:
 def test_micro_batches_are_one_batch(fisher: str, parts: int, count: str) -> None:
     for name in ("dense", "convolutions", "tokens"):
         check(name, options(fisher), parts, count)
+
+
+def test_two_ranks_are_one_device(tmp_path: Path) -> None:
+    cases = [(name, options(fisher)) for name in ("dense", "convolutions", "tokens") for fisher in FISHERS]
+    ranks_check(tmp_path, [*cases, ("pooled tokens", options("exact"))])
+
+
+@pytest.mark.parametrize("fisher", FISHERS)
+def test_the_statistics_of_the_batch_alone(fisher: str) -> None:
+    check("convolutions", options(fisher, rho=0.0, every=1))
+
+
+def test_a_loop_that_forgets_the_further_pass_is_told() -> None:
+    model = nn.Sequential(nn.Linear(3, 2))
+    rewriter = Rewriter(model, made("method", options("sampled")))
+    model(torch.ones(4, 3)).sum().backward()
+    with pytest.raises(StatisticsError, match=r"layer '0': kfac takes .*call look_back\(output\) after each forward"):
+        rewriter.precondition()
+
+
+@pytest.mark.parametrize("fisher", ["sampled", "exact"])
+def test_gradients_are_left_alone_by_the_further_passes(fisher: str) -> None:
+    model, x = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)), torch.randn(5, 3)
+    rewriter = Rewriter(model, made("method", options(fisher)))
+    output = model(x)
+    rewriter.look_back(output)
+    assert all(parameter.grad is None for parameter in model.parameters())
+    F.cross_entropy(output, torch.tensor([0, 1, 0, 1, 1])).backward()
+    plain = copy.deepcopy(model)
+    for parameter in plain.parameters():
+        parameter.grad = None
+    F.cross_entropy(plain(x), torch.tensor([0, 1, 0, 1, 1])).backward()
+    for one, other in zip(model.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad)
+
+
+def test_a_gradient_that_was_dropped_does_not_count() -> None:
+    """Neither do its rows, nor what the further pass saw."""
+    x, labels = torch.randn(2, 5, 3, dtype=torch.float64), torch.tensor([0, 1, 0, 1, 1])
+    found = []
+    for batches in (x, x[1:]):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()
+        rewriter = Rewriter(model, made("method", options("exact")))
+        for batch in batches:
+            model.zero_grad()
+            output = model(batch)
+            rewriter.look_back(output)
+            F.cross_entropy(output, labels).backward()
+        rewriter.precondition()
+        found.append(model[0].weight.grad)
+    torch.testing.assert_close(*found, rtol=1e-12, atol=0)
+
+
+def test_fp16_is_refused() -> None:
+    assert made("method", "kfac").refuses(Training(8, precision="fp16")) is not None
+    assert made("method", "kfac").refuses(Training(8, precision="bf16")) is None

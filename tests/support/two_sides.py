@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import copy
+import os
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -13,6 +17,7 @@ from bnpbench.bnp.fisher import drawn_labels
 from bnpbench.bnp.rewriter import Rewriter
 from tests.support.curvature import Layers, seen
 from tests.support.kinds import made
+from tests.support.ranks import together
 
 TOLERANCE = 1e-9
 
@@ -83,9 +88,7 @@ def check(name: str, options: dict[str, Any], parts: int = 1, count: Any = "back
         expected = oracle.step(batch)
         rewriter.precondition()
         assert_gradients(model, expected)
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter -= 0.05 * parameter.grad
+        _descend(model)
 
 
 def assert_gradients(model: nn.Module, expected: dict[str, tuple[Tensor, Tensor | None]]) -> None:
@@ -95,3 +98,68 @@ def assert_gradients(model: nn.Module, expected: dict[str, tuple[Tensor, Tensor 
             if wanted is not None:
                 error = (found - wanted).abs().max() / wanted.abs().max()
                 assert error < TOLERANCE, f"{layer}: relative error {error:.1e}"
+
+
+# --- two ranks -----------------------------------------------------------------------------------
+
+SHARES = (5, 3)  # of the examples of a batch
+
+
+def ranks_check(folder: Path, cases: list[tuple[str, dict[str, Any]]]) -> None:
+    """The same steps on two ranks with uneven shares of each batch, beside the oracle's on the whole batch."""
+    together(_on_rank, 2, str(folder), cases)
+    ranks = [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(2)]
+    for number, (name, options) in enumerate(cases):
+        model, draws = model_of(name), 0
+        oracle = Layers(model, options)
+        for seed, (first, second) in enumerate(zip(ranks[0][number], ranks[1][number], strict=True)):
+            x, labels = batch_of(name, seed)
+            x, labels = torch.cat([x, x])[:8], torch.cat([labels, labels])[:8]
+            if options.get("fisher") == "sampled":
+                outputs = [model(part) for part in x.split(SHARES)]
+                labels_seen = [drawn_labels(o, torch.tensor(rank * 2**40 + draws)) for rank, o in enumerate(outputs)]
+                draws += 1
+            else:
+                labels_seen = [labels]
+            model.zero_grad()
+            F.cross_entropy(model(x), labels).backward()
+            batch = seen(copy.deepcopy(model), x, torch.cat(labels_seen), options.get("fisher", "empirical"))
+            expected = oracle.step(batch)
+            for found in (first, second):
+                for parameter, grad in zip(model.parameters(), found, strict=True):
+                    parameter.grad = grad
+                assert_gradients(model, expected)
+            _descend(model)
+
+
+def _on_rank(rank: int, folder: str, cases: list[tuple[str, dict[str, Any]]]) -> None:
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    timeout = timedelta(seconds=60)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2, timeout=timeout)
+    found = []
+    for name, options in cases:
+        model, grads = model_of(name), []
+        rewriter = Rewriter(model, made("method", options), count="forward")
+        for seed in range(3):
+            x, labels = batch_of(name, seed)
+            x, labels = (torch.cat([each, each])[:8].split(SHARES)[rank] for each in (x, labels))
+            model.zero_grad()
+            output = model(x)
+            rewriter.look_back(output)
+            (F.cross_entropy(output, labels) * len(x) * 2 / 8).backward()  # as the bench weighs it
+            for parameter in model.parameters():
+                dist.all_reduce(parameter.grad)
+                parameter.grad /= 2
+            rewriter.precondition()
+            grads.append([parameter.grad.clone() for parameter in model.parameters()])
+            _descend(model)
+        found.append(grads)
+    torch.save(found, f"{folder}/{rank}.pt")
+    dist.destroy_process_group()
+
+
+def _descend(model: nn.Module) -> None:
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter -= 0.05 * parameter.grad
