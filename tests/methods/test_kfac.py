@@ -15,6 +15,7 @@ from bnpbench.bnp.rewriter import Rewriter
 from bnpbench.errors import StatisticsError
 from bnpbench.methods.preconditioning import Training
 from tests.support.kinds import made
+from tests.support.training import trainer, weights
 from tests.support.two_sides import CASES, check, ranks_check
 
 FISHERS = ["sampled", "exact", "empirical"]
@@ -92,3 +93,24 @@ def test_a_gradient_that_was_dropped_does_not_count() -> None:
 def test_fp16_is_refused() -> None:
     assert made("method", "kfac").refuses(Training(8, precision="fp16")) is not None
     assert made("method", "kfac").refuses(Training(8, precision="bf16")) is None
+
+
+@pytest.mark.parametrize("fisher", FISHERS)
+def test_resumed_is_undisturbed(fisher: str) -> None:
+    """Between two refreshes, bit by bit: running values, inverses, the numbers of steps and of draws."""
+    method = {"kind": "kfac", "fisher": fisher, "damping": 1.0, "every": 4}
+    undisturbed, before, after = (trainer(method=method) for _ in range(3))
+    batches = list(before.examples.training(torch.arange(100), 10, 0))
+    for batch in batches[:6]:
+        undisturbed.step(*batch)
+        before.step(*batch)
+    after.state.resume_from(before.state.snapshot())
+    assert len(batches) == 10
+    for batch in batches[6:]:
+        undisturbed.step(*batch)
+        after.step(*batch)
+    assert torch.equal(weights(undisturbed), weights(after))
+    one, other = (each.bnp.state_dict() for each in (undisturbed, after))
+    assert all(torch.equal(value, other[name]) for name, value in one.items())
+    assert {int(value) for name, value in one.items() if name.endswith("steps")} == {10}
+    assert one.get("draws", 10 if fisher == "empirical" else None) == (50 if fisher == "exact" else 10)
