@@ -30,7 +30,7 @@ def half_squared_error(output: Tensor, target: Tensor) -> Tensor:
 
 def make_kfac() -> GaussianKfac:
     """Without damping, of the batch's statistics alone."""
-    return GaussianKfac(kind="kfac", fisher="exact", damping=0.0, rho=0.0, every=1)
+    return GaussianKfac.made(fisher="exact", damping=0.0, rho=0.0, every=1)
 
 
 def kfac_step(network: nn.Module, x: Tensor, y: Tensor) -> Tensor:
