@@ -64,10 +64,9 @@ class Rewriter(Tracker[SumsPool]):
         self._steps = dict.fromkeys(self._layers, 0)  # how many each layer had a part in
         self._last: list[Layer] = []  # those that had a part in the step before
         self._turn: bool | None = None
-        looks_back = transform.gradients and transform.backwards(1) > 0
-        watched = count == "backward" or (transform.gradients and not looks_back)
+        watched = count == "backward" or (transform.gradients and not transform.looks_back)
         group, ranks = process_group or None, 1
-        self._draws = torch.zeros((), dtype=torch.int64) if looks_back else None  # how many there were
+        self._draws = torch.zeros((), dtype=torch.int64) if transform.looks_back else None  # how many there were
         self._first_draw = 0
         if self._is_distributed():
             ranks, self._first_draw = dist.get_world_size(group), dist.get_rank(group) * _DRAWS_OF_A_RANK
@@ -141,7 +140,8 @@ class Rewriter(Tracker[SumsPool]):
             pool.count_labels(output.numel() // classes)
         if self._draws is not None:
             calls = [(pool, call, edge) for pool in pools for call, edge in pool.edges.items()]
-            wanted = [*(edge for _, _, edge in calls), *(pool.tap for pool in pools if pool.tap is not None)]
+            taps = [pool.tap for pool in pools if pool.tap is not None]
+            wanted: Any = [*(edge for _, _, edge in calls), *taps]  # torch knows lists of either
             self._draws = self._draws.to(output.device)
             self._pools.looking_back = True
             try:

@@ -68,6 +68,7 @@ class Transform(Protocol):
         gradients: whether it sums over the gradients at the layer's output, too.
         unfolds: whether the rows of a convolution are its patches (:meth:`Layer.patches`), else its input positions
             (:meth:`Layer.positions`), without ones.
+        looks_back: whether further backward passes give the gradients at the output, in place of the step's own.
     """
 
     @property
@@ -78,12 +79,14 @@ class Transform(Protocol):
     def gradients(self) -> bool: ...
     @property
     def unfolds(self) -> bool: ...
+    @property
+    def looks_back(self) -> bool: ...
 
     def backwards(self, classes: int) -> int:
-        """How many further backward passes give these gradients, in place of the step's own.
+        """How many further backward passes there are.
 
         Args:
-            classes: of the model's output. Whether there are any does not depend on that.
+            classes: of the model's output.
         """
 
     def objective(self, output: Tensor, number: int, draw: Tensor) -> Tensor:
@@ -182,7 +185,7 @@ class SumsPool(Pool):
     def __init__(self, layer: Layer, pools: Pools[Any], transform: Transform, state: State, ranks: int) -> None:
         super().__init__(layer, pools, 3)  # of compiled modules the counts; what goes with them is below
         self.transform, self.state, self.ranks = transform, state, ranks
-        self.looks_back = transform.gradients and transform.backwards(1) > 0
+        self.looks_back = transform.looks_back
         self.edges: dict[SumsCall, GradientEdge] = {}  # of the calls since the last look back
         self._compiled: dict[str, Tensor] = {}
         self.number = next(_NUMBERS)

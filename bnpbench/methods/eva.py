@@ -11,6 +11,7 @@ from bnpbench.methods.gradient import GradientPlugin
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from bnpbench.bnp.costs import LayerShape
     from bnpbench.bnp.layer import Layer
     from bnpbench.bnp.sums import State, Sums
 
@@ -62,3 +63,8 @@ class Eva(GradientPlugin):
         from bnpbench.bnp.kronecker import rank_one
 
         return rank_one(gradient, state["a"], state["b"], self.damping)
+
+    def flops(self, shape: LayerShape) -> int:
+        """Ours: ``R (m + o) + 5 m o + 8 m + 6 o + 3`` by groups, m columns, o outputs, R rows of the output."""
+        m, o = shape.columns, shape.channels_out // shape.groups
+        return shape.groups * (shape.rows_out * (m + o) + 5 * m * o + 8 * m + 6 * o + 3)

@@ -169,6 +169,11 @@ class GradientPlugin(MethodPlugin):
         """
         return 0
 
+    @property
+    def looks_back(self) -> bool:
+        """Whether there are further backward passes."""
+        return self.gradients and self.backwards(1) > 0
+
     def objective(self, output: Tensor, number: int, draw: Tensor) -> Tensor:
         """What the further backward pass of this number, from 0, differentiates.
 
@@ -189,9 +194,17 @@ class GradientPlugin(MethodPlugin):
             shape: of the layer, and its rows.
 
         Returns:
-            A number; None where there is no formula.
+            A number, without what :meth:`pass_flops` tells; None where there is no formula.
         """
         return None
+
+    def pass_flops(self, shape: LayerShape) -> int:
+        """Operations on the gradients at a layer's output that come with each further backward pass.
+
+        Args:
+            shape: of the layer, and its rows.
+        """
+        return 0
 
     # --- what follows from that ---------------------------------------------------------------------
 
@@ -223,7 +236,9 @@ class GradientPlugin(MethodPlugin):
         return rewriter
 
     def published(self, model: nn.Module, batch: Tensor) -> Published:
-        """:meth:`flops`, and what this class does with rows and gradients, counted; backward passes are not in it.
+        """:meth:`flops`, and what this class does with rows and gradients, counted; both with further backward passes.
+
+        By formula such a pass takes the products that give the gradient at the input of each layer but the first.
 
         Args:
             model: on the ``meta`` device.
@@ -233,13 +248,22 @@ class GradientPlugin(MethodPlugin):
             Both numbers of operations, the first None where there is no formula.
         """
         from bnpbench.bnp.costs import tracked_shapes
+        from bnpbench.measure.flops import FlopCount
 
         rewriter = self.preconditioner(model, Training(len(batch)))
         shapes = tracked_shapes(rewriter, model, batch)
+        passes, further = 0, FlopCount()
+        if self.looks_back:
+            output = model(batch)
+            passes = self.backwards(output.shape[1])
+            with further:
+                rewriter.look_back(output)
         rewriter.remove()
         predicted = [flops for shape in shapes if (flops := self.flops(shape)) is not None]
+        each = sum(map(self.pass_flops, shapes)) + sum(shape.products for shape in shapes[1:])
         counted = sum(self._counted(model.get_submodule(shape.name), shape) for shape in shapes)
-        return Published(sum(predicted) if len(predicted) == len(shapes) else None, counted)
+        whole = len(predicted) == len(shapes)
+        return Published(sum(predicted) + passes * each if whole else None, counted + further.total)
 
     def _counted(self, module: nn.Module, shape: LayerShape) -> int:
         """Operations of a step on one layer, the mean over those from one refresh to the next."""
@@ -258,14 +282,16 @@ class GradientPlugin(MethodPlugin):
             outputs = layer.outputs // layer.groups
             weight = torch.empty(layer.groups, outputs, layer.inputs)
             bias = torch.empty(layer.groups, outputs, 1) if layer.biased else None
-            with FlopCount() as step:
-                grads = weight.new_empty(layer.groups, counts.outputs, outputs)
+            grads = weight.new_empty(layer.groups, counts.outputs, outputs)
+            with FlopCount() as own:
                 sums = self.output_sums(layer, state, grads) if self.gradients else None
-                self.fold(layer, state, Sums(self.input_sums(layer, state, rows), sums, counts, self.unfolds))
+            with FlopCount() as step:
+                inputs = self.input_sums(layer, state, rows)
+                self.fold(layer, state, Sums(inputs, sums, counts, counts.examples, self.unfolds))
                 self.apply(layer, state, weight, bias)
             with FlopCount() as refresh:
                 self.refresh(layer, state)
-        return step.total + round(refresh.total / self.every)
+        return step.total + round(refresh.total / self.every) + (0 if self.looks_back else own.total)
 
     def refuses(self, training: Training) -> Misfit | None:
         """Also where gradients at the outputs would be scaled with the loss, in fp16.

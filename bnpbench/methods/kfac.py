@@ -11,6 +11,7 @@ from bnpbench.methods.gradient import GradientPlugin
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from bnpbench.bnp.costs import LayerShape
     from bnpbench.bnp.layer import Layer
     from bnpbench.bnp.sums import State, Sums
 
@@ -86,3 +87,20 @@ class Kfac(GradientPlugin):
         from bnpbench.bnp.fisher import of_class, of_drawn
 
         return of_drawn(output, draw) if self.fisher == "sampled" else of_class(output, number)
+
+    def flops(self, shape: LayerShape) -> int:
+        """Ours: ``m^2 (2 R + 4) + 4 o^2 + 2 o^2 m + 2 o m^2 + (m^3 + 2 m^2 + o^3 + 2 o^2 + ...) / every``, by groups.
+
+        m columns, o outputs, R rows of the output; with a bias o m less. From the step's own gradients 2 R o^2 more.
+        """
+        from bnpbench.bnp.costs import inverse_flops
+
+        m, o = shape.columns, shape.channels_out // shape.groups
+        each = m * m * (2 * shape.rows_out + 4) + 4 * o * o + 2 * o * o * m + o * m * (2 * m - shape.bias)
+        refresh = sum(inverse_flops(n) + 2 * n * n + n for n in (m, o)) + 3  # and the traces, and pi
+        own = 0 if self.looks_back else self.pass_flops(shape)
+        return shape.groups * each + round(shape.groups * refresh / self.every) + own
+
+    def pass_flops(self, shape: LayerShape) -> int:
+        """``2 R o^2``, by groups."""
+        return 2 * shape.rows_out * shape.channels_out**2 // shape.groups

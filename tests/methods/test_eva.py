@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from tests.support.kinds import made
+from tests.support.networks import CIFAR, network_of
 from tests.support.two_sides import CASES, check, ranks_check
 
 
@@ -32,3 +35,10 @@ def test_two_ranks_are_one_device(tmp_path: Path) -> None:
 
 def test_the_statistics_of_the_batch_alone() -> None:
     check("convolutions", options(rho=0.0))
+
+
+@pytest.mark.parametrize(("network", "shape"), [({"kind": "fc", "hidden": (30, 20)}, (3072,)), ("cnn", CIFAR)])
+def test_what_it_counts_is_what_the_formula_says(network: Any, shape: tuple[int, ...]) -> None:
+    model = network_of(network, "eva", shape)
+    found = made("method", "eva").published(model, torch.empty(5, *shape, device="meta"))
+    assert found.predicted == found.counted

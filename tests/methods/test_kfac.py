@@ -15,9 +15,11 @@ from bnpbench.bnp.rewriter import Rewriter
 from bnpbench.errors import StatisticsError
 from bnpbench.methods.preconditioning import Training
 from tests.support.kinds import made
+from tests.support.networks import CIFAR, network_of
 from tests.support.training import trainer, weights
 from tests.support.two_sides import CASES, check, ranks_check
 
+FC, FLAT = {"kind": "fc", "hidden": (30, 20)}, (3072,)
 FISHERS = ["sampled", "exact", "empirical"]
 
 
@@ -114,3 +116,31 @@ def test_resumed_is_undisturbed(fisher: str) -> None:
     assert all(torch.equal(value, other[name]) for name, value in one.items())
     assert {int(value) for name, value in one.items() if name.endswith("steps")} == {10}
     assert one.get("draws", 10 if fisher == "empirical" else None) == (50 if fisher == "exact" else 10)
+
+
+@pytest.mark.parametrize(("network", "shape"), [(FC, FLAT), ("cnn", CIFAR)])
+@pytest.mark.parametrize("every", [1, 7])
+def test_what_it_counts_is_what_the_formula_says(network: Any, shape: tuple[int, ...], every: int) -> None:
+    """Where the step's own pass gives the gradients; thirds of the cubes are rounded."""
+    model = network_of(network, "kfac", shape)
+    batch = torch.empty(5, *shape, device="meta")
+    found = made("method", options("empirical", every=every)).published(model, batch)
+    assert found.predicted == pytest.approx(found.counted, rel=0, abs=2 * len(list(model.parameters())))
+
+
+def test_further_passes_cost_what_they_are() -> None:
+    """Ten of them for ten classes, each with the products of all layers but the first; the loss costs little."""
+    model = network_of(FC, "kfac", FLAT)
+    batch = torch.empty(64, *FLAT, device="meta")
+    found = {f: made("method", options(f)).published(model, batch) for f in FISHERS}
+    passes = [2 * 64 * (30 * 20 + 20 * 10) + sum(2 * 64 * o * o for o in (30, 20, 10))]
+    assert found["sampled"].predicted == found["empirical"].predicted + 2 * 64 * (30 * 20 + 20 * 10)
+    assert found["exact"].predicted == found["sampled"].predicted + 9 * passes[0]
+    for fisher in ("sampled", "exact"):
+        assert found[fisher].predicted < found[fisher].counted < 1.02 * found[fisher].predicted
+
+
+def test_asking_what_it_costs_leaves_no_trace() -> None:
+    model = network_of({"kind": "fc", "hidden": (5,)}, "kfac", FLAT)
+    made("method", "kfac").published(model, torch.empty(4, *FLAT, device="meta"))
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
