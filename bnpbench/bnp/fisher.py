@@ -14,8 +14,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bnpbench.bnp.algorithms import at_least_float32
-
 _MASK = 0xFFFFFFFF
 # Of Wellons' search for 32-bit hashes without bias; below 2^31, so that no product of them leaves int64.
 _FACTORS = 0x21F0AAAD, 0x735A2D97
@@ -33,7 +31,7 @@ def of_class(logits: Tensor, number: int) -> Tensor:
     Returns:
         The sum over labels of sqrt(p_c) (-log p_c), whose weights sqrt(p_c) are constants; 0-d.
     """
-    log = F.log_softmax(at_least_float32(logits), 1).select(1, number)
+    log = F.log_softmax(logits, 1).select(1, number)
     return -(log.detach().mul(0.5).exp() * log).sum()
 
 
@@ -47,7 +45,7 @@ def of_drawn(logits: Tensor, draw: Tensor) -> Tensor:
     Returns:
         The sum over labels of -log p(y); 0-d.
     """
-    return F.cross_entropy(at_least_float32(logits), drawn_labels(logits, draw), reduction="sum")
+    return F.cross_entropy(logits, drawn_labels(logits, draw), reduction="sum")
 
 
 def drawn_labels(logits: Tensor, draw: Tensor) -> Tensor:

@@ -11,7 +11,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from bnpbench.bnp.layer import Layer, without_autocast
+from bnpbench.bnp.algorithms import at_least_float32
+from bnpbench.bnp.layer import Counts, Layer, without_autocast
 from bnpbench.bnp.pool import Pools
 from bnpbench.bnp.sums import State, Sums, SumsPool, Transform
 from bnpbench.bnp.tracker import Tracker, refuse_gradients
@@ -147,7 +148,9 @@ class Rewriter(Tracker[SumsPool]):
             try:
                 for number in range(self.transform.backwards(classes)):
                     with torch.enable_grad():
-                        objective = self.transform.objective(output, number, self._draws + self._first_draw)
+                        objective = self.transform.objective(
+                            at_least_float32(output), number, self._draws + self._first_draw
+                        )
                     found = torch.autograd.grad(objective, wanted, retain_graph=True, allow_unused=True)
                     for (pool, call, _), grad in zip(calls, found, strict=False):
                         pool.look_back(call, grad)
@@ -188,7 +191,8 @@ class Rewriter(Tracker[SumsPool]):
         counts = Counts(positions.shape[1], examples, rows.shape[1])
         with torch.no_grad():
             sums = self.transform.input_sums(alone, state, rows if self.transform.unfolds else positions)
-            self.transform.fold(alone, state, Sums(sums, None, counts, counts.examples, self.transform.unfolds))
+            labels = counts.examples
+            self.transform.fold(alone, state, Sums(sums, None, counts, labels, self.transform.unfolds))
             if self._steps[layer] % self.transform.every == 0:
                 self.transform.refresh(alone, state)
             return self.transform.input_matrix(alone, state)[0]

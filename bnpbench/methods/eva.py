@@ -49,10 +49,10 @@ class Eva(GradientPlugin):
         return grads.sum(1)
 
     def fold(self, layer: Layer, state: State, sums: Sums) -> None:
-        assert sums.outputs is not None
         new = 1.0 - self.rho * state["begun"]
         state["inputs"].lerp_(sums.inputs / sums.rows, new)
-        state["outputs"].lerp_(sums.outputs, new)  # of the mean loss: already a mean over labels
+        if sums.outputs is not None:  # of the mean loss: already a mean over labels
+            state["outputs"].lerp_(sums.outputs, new)
         state["begun"].fill_(1.0)
 
     def refresh(self, layer: Layer, state: State) -> None:
@@ -63,6 +63,15 @@ class Eva(GradientPlugin):
         from bnpbench.bnp.kronecker import rank_one
 
         return rank_one(gradient, state["a"], state["b"], self.damping)
+
+    def input_matrix(self, layer: Layer, state: State) -> Tensor:
+        """What multiplies a gradient whose columns are along b; across b it is divided by gamma."""
+        import torch
+
+        a, of_b = state["a"], state["b"].square().sum(1).view(-1, 1, 1)
+        eye = torch.eye(layer.columns, dtype=a.dtype, device=a.device)
+        along = a.unsqueeze(2) * a.unsqueeze(1) * of_b
+        return (eye - along / (self.damping + a.square().sum(1).view(-1, 1, 1) * of_b)) / self.damping
 
     def flops(self, shape: LayerShape) -> int:
         """Ours: ``R (m + o) + 5 m o + 8 m + 6 o + 3`` by groups, m columns, o outputs, R rows of the output."""

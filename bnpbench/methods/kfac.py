@@ -56,13 +56,13 @@ class Kfac(GradientPlugin):
         return grads.mT @ grads
 
     def fold(self, layer: Layer, state: State, sums: Sums) -> None:
-        assert sums.outputs is not None
         folds = state["folds"].add_(1.0)
         new = (1.0 / folds).clamp(min=1.0 - self.rho)  # 1 - min(1 - 1/k, rho)
         # A gradient of the mean loss is b over the number of labels; one of the sum over them is b.
         per_label = sums.labels if self.fisher == "empirical" else 1.0 / sums.labels
         state["inputs"].lerp_(sums.inputs / sums.rows, new)
-        state["outputs"].lerp_(sums.outputs * per_label, new)
+        if sums.outputs is not None:
+            state["outputs"].lerp_(sums.outputs * per_label, new)
 
     def refresh(self, layer: Layer, state: State) -> None:
         from bnpbench.bnp.kronecker import factored_inverses

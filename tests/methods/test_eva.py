@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
+from bnpbench.bnp.layer import Layer
 from tests.support.kinds import made
 from tests.support.networks import CIFAR, network_of
 from tests.support.two_sides import CASES, check, ranks_check
@@ -42,3 +44,12 @@ def test_what_it_counts_is_what_the_formula_says(network: Any, shape: tuple[int,
     model = network_of(network, "eva", shape)
     found = made("method", "eva").published(model, torch.empty(5, *shape, device="meta"))
     assert found.predicted == found.counted
+
+
+def test_the_inputs_side_is_what_becomes_of_a_gradient_along_b() -> None:
+    method, layer = made("method", options()), Layer("", nn.Linear(3, 2).double())
+    torch.manual_seed(0)
+    state = {"a": torch.randn(1, 4).double(), "b": torch.randn(1, 2).double()}
+    gradient = state["b"].unsqueeze(2) * torch.randn(1, 1, 4).double()
+    expected = method.rewrite(layer, state, gradient)
+    torch.testing.assert_close(gradient @ method.input_matrix(layer, state), expected)

@@ -121,11 +121,11 @@ def test_resumed_is_undisturbed(fisher: str) -> None:
 @pytest.mark.parametrize(("network", "shape"), [(FC, FLAT), ("cnn", CIFAR)])
 @pytest.mark.parametrize("every", [1, 7])
 def test_what_it_counts_is_what_the_formula_says(network: Any, shape: tuple[int, ...], every: int) -> None:
-    """Where the step's own pass gives the gradients; thirds of the cubes are rounded."""
+    """Where the step's own pass gives the gradients; what asks whether a matrix is finite is no arithmetic."""
     model = network_of(network, "kfac", shape)
     batch = torch.empty(5, *shape, device="meta")
     found = made("method", options("empirical", every=every)).published(model, batch)
-    assert found.predicted == pytest.approx(found.counted, rel=0, abs=2 * len(list(model.parameters())))
+    assert found.predicted == pytest.approx(found.counted, rel=1e-3)
 
 
 def test_further_passes_cost_what_they_are() -> None:
