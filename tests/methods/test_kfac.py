@@ -125,7 +125,7 @@ def test_what_it_counts_is_what_the_formula_says(network: Any, shape: tuple[int,
     model = network_of(network, "kfac", shape)
     batch = torch.empty(5, *shape, device="meta")
     found = made("method", options("empirical", every=every)).published(model, batch)
-    assert found.predicted == pytest.approx(found.counted, rel=1e-3)
+    assert found.predicted == pytest.approx(found.counted, rel=5e-3)
 
 
 def test_further_passes_cost_what_they_are() -> None:
