@@ -96,6 +96,7 @@ def test_a_compiled_step_with_or_without_a_refresh_equals_the_eager_one(network:
     assert disagreement(network, {"kind": kind, "every": 3}, SGD, torch.float64) <= 1e-10
 
 
+@pytest.mark.timeout(900)  # two graphs, with Cholesky's factors, on a machine that may be busy
 @pytest.mark.parametrize(
     "method", [{"kind": "kfac", "fisher": "sampled", "every": 3}, {"kind": "eva", "every": 3}], ids=str
 )
