@@ -203,6 +203,9 @@ class GradientPlugin(MethodPlugin):
 
         Args:
             shape: of the layer, and its rows.
+
+        Returns:
+            A number; 0 by default.
         """
         return 0
 

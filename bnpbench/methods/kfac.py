@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from bnpbench.fields import NonNegativeFloat, Positive
 from bnpbench.methods.base import Ink
 from bnpbench.methods.gradient import GradientPlugin
+from bnpbench.sites import Misfit
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from bnpbench.bnp.costs import LayerShape
     from bnpbench.bnp.layer import Layer
     from bnpbench.bnp.sums import State, Sums
+    from bnpbench.methods.preconditioning import Training
 
 
 class Kfac(GradientPlugin):
@@ -87,6 +89,14 @@ class Kfac(GradientPlugin):
         from bnpbench.bnp.fisher import of_class, of_drawn
 
         return of_drawn(output, draw) if self.fisher == "sampled" else of_class(output, number)
+
+    def refuses(self, training: Training) -> Misfit | None:
+        """Also another loss than the cross-entropy, unless the labels are the data's: the model draws no others."""
+        if self.looks_back and not training.entropy:
+            return Misfit(
+                f'{self.kind} draws labels from the softmax, which is for the cross-entropy; take "empirical"', "fisher"
+            )
+        return super().refuses(training)
 
     def flops(self, shape: LayerShape) -> int:
         """Ours: ``m^2 (2 R + 4) + 4 o^2 + 2 o^2 m + 2 o m^2 + (m^3 + 2 m^2 + o^3 + 2 o^2 + ...) / every``, by groups.

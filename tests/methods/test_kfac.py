@@ -92,6 +92,13 @@ def test_a_gradient_that_was_dropped_does_not_count() -> None:
     torch.testing.assert_close(*found, rtol=1e-12, atol=0)
 
 
+@pytest.mark.parametrize("fisher", FISHERS)
+def test_labels_of_another_loss_than_the_cross_entropy_are_the_datas(fisher: str) -> None:
+    found = made("method", options(fisher)).refuses(Training(8, entropy=False))
+    assert (found is None) == (fisher == "empirical")
+    assert found is None or found.option == "fisher"
+
+
 def test_fp16_is_refused() -> None:
     assert made("method", "kfac").refuses(Training(8, precision="fp16")) is not None
     assert made("method", "kfac").refuses(Training(8, precision="bf16")) is None
