@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -14,11 +13,6 @@ from torch import Tensor, nn
 
 from tests.support import curvature as c
 from tests.support import oracle
-
-NEEDS_CURVLINOPS = pytest.mark.skipif(
-    importlib.util.find_spec("curvlinops") is None, reason="curvlinops is not installed: pip install curvlinops"
-    "-for-pytorch"
-)  # fmt: skip
 
 
 def dense(bias: bool = True) -> nn.Sequential:
@@ -280,7 +274,7 @@ def test_running_values() -> None:
 # --- a second opinion --------------------------------------------------------------------------
 
 
-@NEEDS_CURVLINOPS
+@c.NEEDS_CURVLINOPS
 @pytest.mark.filterwarnings("ignore")  # that names of torch, which it uses, are old
 @pytest.mark.parametrize("name", ["dense", "dense without bias", "convolutions", "tokens"])
 @pytest.mark.parametrize("fisher", ["empirical", "exact", "forward-only"])

@@ -14,6 +14,7 @@ from torch import nn
 from bnpbench.bnp.rewriter import Rewriter
 from bnpbench.errors import StatisticsError
 from bnpbench.methods.preconditioning import Training
+from tests.support.curvature import NEEDS_CURVLINOPS
 from tests.support.kinds import made
 from tests.support.networks import CIFAR, network_of
 from tests.support.training import trainer, weights
@@ -151,3 +152,34 @@ def test_asking_what_it_costs_leaves_no_trace() -> None:
     model = network_of({"kind": "fc", "hidden": (5,)}, "kfac", FLAT)
     made("method", "kfac").published(model, torch.empty(4, *FLAT, device="meta"))
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+@NEEDS_CURVLINOPS
+@pytest.mark.filterwarnings("ignore")  # that names of torch, which it uses, are old
+@pytest.mark.parametrize(("fisher", "theirs"), [("exact", "type-2"), ("empirical", "empirical")])
+@pytest.mark.parametrize("network", ["dense", "convolution"])
+def test_curvlinops_finds_the_same_factors(network: str, fisher: str, theirs: str) -> None:
+    from curvlinops import KFACLinearOperator
+
+    torch.manual_seed(0)
+    first = nn.Linear(12, 6) if network == "dense" else nn.Conv2d(1, 2, (2, 3), padding=(1, 0), stride=(1, 2))
+    shape = (12,) if network == "dense" else (1, 3, 5)
+    width = first(torch.zeros(1, *shape)).numel()
+    model = nn.Sequential(first, nn.Tanh(), nn.Flatten(), nn.Linear(width, 3)).double()
+    x, labels = torch.randn(7, *shape, dtype=torch.float64), torch.arange(7) % 3
+    reference = KFACLinearOperator(
+        model, nn.CrossEntropyLoss(), list(model.parameters()), [(x, labels)], fisher_type=theirs,
+        separate_weight_and_bias=False, check_deterministic=False,
+    )  # fmt: skip
+    reference.compute_kronecker_factors()
+    rewriter = Rewriter(model, made("method", options(fisher, rho=0.0, every=1)))
+    output = model(x)
+    rewriter.look_back(output)
+    F.cross_entropy(output, labels).backward()
+    rewriter.precondition()
+    found = rewriter.state_dict()
+    for layer in ("0", "3"):
+        ours, expected = found[f"{layer}.inputs"][0], reference._input_covariances[layer]
+        torch.testing.assert_close(ours.roll((-1, -1), (0, 1)), expected, rtol=1e-12, atol=1e-14)  # the ones last
+        expected = reference._gradient_covariances[layer]
+        torch.testing.assert_close(found[f"{layer}.outputs"][0], expected, rtol=1e-12, atol=1e-14)

@@ -8,17 +8,24 @@ the inverse of one matrix over all its entries, row by row: a Kronecker product 
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Of outputs and labels, the mean over all labels."""
+
+NEEDS_CURVLINOPS = pytest.mark.skipif(
+    importlib.util.find_spec("curvlinops") is None,
+    reason="curvlinops is not installed: pip install curvlinops-for-pytorch",
+)
 
 KINDS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
