@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -13,11 +13,13 @@ from torch import nn
 
 from bnpbench.bnp.rewriter import Rewriter
 from bnpbench.errors import StatisticsError
+from bnpbench.losses.base import LossPlugin
 from bnpbench.methods.preconditioning import Training
+from bnpbench.suite.settings import training_of
 from tests.support.curvature import NEEDS_CURVLINOPS
 from tests.support.kinds import made
 from tests.support.networks import CIFAR, network_of
-from tests.support.training import trainer, weights
+from tests.support.training import cell, trainer, weights
 from tests.support.two_sides import CASES, check, ranks_check
 
 FC, FLAT = {"kind": "fc", "hidden": (30, 20)}, (3072,)
@@ -183,3 +185,12 @@ def test_curvlinops_finds_the_same_factors(network: str, fisher: str, theirs: st
         torch.testing.assert_close(ours.roll((-1, -1), (0, 1)), expected, rtol=1e-12, atol=1e-14)  # the ones last
         expected = reference._gradient_covariances[layer]
         torch.testing.assert_close(found[f"{layer}.outputs"][0], expected, rtol=1e-12, atol=1e-14)
+
+
+def test_a_cell_with_a_loss_of_ones_own_knows_that_there_is_no_softmax() -> None:
+    class Hinge(LossPlugin):
+        kind: Literal["hinge"] = "hinge"
+
+    settings = cell(method="kfac").settings
+    assert training_of(settings).entropy
+    assert not training_of(settings.model_copy(update={"loss": Hinge()})).entropy
