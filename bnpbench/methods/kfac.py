@@ -22,11 +22,11 @@ class Kfac(GradientPlugin):
     """K-FAC (Martens and Grosse 2015, arXiv 1503.05671): ``(B + sqrt(l)/pi I)^-1 G (A + pi sqrt(l) I)^-1``.
 
     A is a running mean of E[h^ h^^T] and B of E[b b^T], b the gradient of one label's -log p at the output of the layer
-    (equation 1 and section 4.2, block-diagonal); l is ``damping``, factored as in section 6.3. The weight of the past in
-    the k-th step is min(1 - 1/k, rho) (section 5), and the inverses are computed every so many steps
-    (section 8). ``fisher`` says whose labels: ``sampled`` draws one for each prediction from the model, as the paper
-    does, which takes a further backward pass; ``exact`` takes the expectation over all of them by a pass for each
-    class; ``empirical`` takes the data's, from the step's own pass, and is then no Fisher.
+    (equation 1 and section 4.2, block-diagonal); l is ``damping``, factored as in section 6.3. The weight of the past
+    in the k-th step is min(1 - 1/k, rho) (section 5), and the inverses are computed every so many steps (section 8).
+    ``fisher`` says whose labels: ``sampled`` draws one for each prediction from the model, as the paper does, which
+    takes a further backward pass; ``exact`` takes the expectation over all of them by a pass for each class;
+    ``empirical`` takes the data's, from the step's own pass, and is then no Fisher.
 
     Of a convolution A is the mean over positions and examples of the patches' products, and B the sum over positions
     (Grosse and Martens 2016, arXiv 1602.01407, Theorem 1: Omega / T and T Gamma of its T positions, whose product is
