@@ -29,7 +29,7 @@ class Eva(GradientPlugin):
     divergence is no part of this.
     """
 
-    ink: ClassVar[Ink] = Ink("#c2185b", "#f06c9b", "v")
+    ink: ClassVar[Ink] = Ink("#c2185b", "#f06c9b", "d")
     gradients: ClassVar[bool] = True
     kind: Literal["eva"]
     rho: Fraction = 0.05

@@ -36,7 +36,7 @@ class Kfac(GradientPlugin):
     6.4 to 7) are those of the optimizer and the suite.
     """
 
-    ink: ClassVar[Ink] = Ink("#00796b", "#3fc1ae", ">")
+    ink: ClassVar[Ink] = Ink("#00796b", "#3fc1ae", "^")
     gradients: ClassVar[bool] = True
     kind: Literal["kfac"]
     fisher: Literal["sampled", "exact", "empirical"] = "sampled"
