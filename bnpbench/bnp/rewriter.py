@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from bnpbench.bnp.algorithms import at_least_float32
 from bnpbench.bnp.layer import Counts, Layer, without_autocast
 from bnpbench.bnp.pool import Pools
-from bnpbench.bnp.sums import State, Sums, SumsPool, Transform
+from bnpbench.bnp.sums import Look, State, Sums, SumsPool, Transform
 from bnpbench.bnp.tracker import Tracker, refuse_gradients
 from bnpbench.bnp.tracking import Predicate
 
@@ -137,8 +137,9 @@ class Rewriter(Tracker[SumsPool]):
         if not self.transform.gradients:
             return
         pools, classes = self._pools.of(self._layers), output.shape[1]
+        look = Look(output.numel() // classes)
         for pool in pools:
-            pool.count_labels(output.numel() // classes)
+            pool.count_labels(look)
         if self._draws is not None:
             calls = [(pool, call, edge) for pool in pools for call, edge in pool.edges.items()]
             taps = [pool.tap for pool in pools if pool.tap is not None]

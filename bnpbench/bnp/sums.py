@@ -157,16 +157,23 @@ class Transform(Protocol):
         """
 
 
+@dataclass(frozen=True, eq=False)
+class Look:
+    """One look back: how many labels the loss of its forward pass has. All calls of that pass share it."""
+
+    labels: int
+
+
 class SumsCall(Call):
     """One call of a layer: what a transform sums over its rows, and over the gradients that reached its output."""
 
-    __slots__ = ("inputs", "labels", "outputs")
+    __slots__ = ("inputs", "look", "outputs")
 
     def __init__(self, pool: SumsPool, inputs: Tensor, counts: Counts) -> None:
         super().__init__(pool, counts)
         self.inputs = inputs
         self.outputs: Tensor | None = None
-        self.labels: int | None = None  # until it is looked back at
+        self.look: Look | None = None
 
 
 class SumsPool(Pool):
@@ -186,7 +193,8 @@ class SumsPool(Pool):
         super().__init__(layer, pools, 3)  # of compiled modules the counts; what goes with them is below
         self.transform, self.state, self.ranks = transform, state, ranks
         self.looks_back = transform.looks_back
-        self.edges: dict[SumsCall, GradientEdge] = {}  # of the calls since the last look back
+        # Of the calls since the last look back; an edge keeps the graph alive, and is there only where it is asked for.
+        self.edges: dict[SumsCall, GradientEdge | None] = {}
         self._compiled: dict[str, Tensor] = {}
         self.number = next(_NUMBERS)
         _POOLS[self.number] = self
@@ -224,7 +232,7 @@ class SumsPool(Pool):
         super().expect(call, source, waits)
         if self.transform.gradients and not_in_backward():
             assert isinstance(call, SumsCall)
-            self.edges[call] = get_gradient_edge(source)
+            self.edges[call] = get_gradient_edge(source) if self.looks_back else None
 
     def _join(self, calls: dict[Call, Tensor | None]) -> None:
         for call, outputs in calls.items():
@@ -237,12 +245,12 @@ class SumsPool(Pool):
             call.outputs = outputs if call.outputs is None else call.outputs + outputs
         super()._join(dict.fromkeys(calls))
 
-    def count_labels(self, labels: int) -> None:
-        """The calls since the last look back serve the loss of so many labels; of several, the first stands for all."""
-        for place, call in enumerate(self.edges):
-            call.labels = 0 if place else labels
+    def count_labels(self, look: Look) -> None:
+        """The calls since the last look back serve the loss of so many labels; those of them that count share these."""
+        for call in self.edges:
+            call.look = look
         if self.tap is not None and not self.edges and self.has_compiled:
-            self.add_compiled("labels", torch.full((), labels, dtype=self.dtype, device=self.tap.device))
+            self.add_compiled("labels", torch.full((), look.labels, dtype=self.dtype, device=self.tap.device))
 
     def look_back(self, call: SumsCall, grad: Tensor | None) -> None:
         """Take the gradient of a further backward pass at the output of a call."""
@@ -283,6 +291,7 @@ class SumsPool(Pool):
         """Of all calls."""
         counts: Counts | Tensor = Counts(0, 0, 0)
         labels: float | Tensor = 0
+        looks = set[Look]()
         inputs: Tensor | None = None
         outputs: Tensor | None = None
         if self.on_device or self.has_compiled:
@@ -293,9 +302,12 @@ class SumsPool(Pool):
         for call, kept in self.calls.items():
             one = None if kept is None else kept.to(self.dtype)
             inputs, outputs = _added(inputs, call.inputs, one), _added(outputs, call.outputs, one)
-            if call.labels is None:
+            if call.look is None:
                 self._demand_look_back()
-            of_call = call.counts.examples if call.labels is None else call.labels
+                of_call = call.counts.examples
+            else:
+                of_call = 0 if call.look in looks else call.look.labels
+                looks.add(call.look)
             labels = labels + (of_call if one is None else one * of_call)
             if isinstance(counts, Tensor):
                 for total, count in zip(counts.unbind(), call.counts, strict=True):

@@ -16,11 +16,11 @@ from bnpbench.errors import StatisticsError
 from bnpbench.losses.base import LossPlugin
 from bnpbench.methods.preconditioning import Training
 from bnpbench.suite.settings import training_of
-from tests.support.curvature import NEEDS_CURVLINOPS
+from tests.support.curvature import NEEDS_CURVLINOPS, Layers, seen
 from tests.support.kinds import made
 from tests.support.networks import CIFAR, network_of
 from tests.support.training import cell, trainer, weights
-from tests.support.two_sides import CASES, check, ranks_check
+from tests.support.two_sides import CASES, assert_gradients, check, ranks_check
 
 FC, FLAT = {"kind": "fc", "hidden": (30, 20)}, (3072,)
 FISHERS = ["sampled", "exact", "empirical"]
@@ -93,6 +93,45 @@ def test_a_gradient_that_was_dropped_does_not_count() -> None:
         rewriter.precondition()
         found.append(model[0].weight.grad)
     torch.testing.assert_close(*found, rtol=1e-12, atol=0)
+
+
+class Twice(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.shared, self.last = nn.Linear(4, 4).double(), nn.Linear(4, 3).double()
+
+    def forward(self, h: torch.Tensor) -> torch.Tensor:
+        return self.last(torch.tanh(self.shared(torch.tanh(self.shared(h)))))
+
+
+@pytest.mark.parametrize("count", ["backward", "forward"])
+@pytest.mark.parametrize("fisher", ["exact", "empirical"])
+def test_a_layer_that_is_called_twice_serves_each_label_once(fisher: str, count: Any) -> None:
+    torch.manual_seed(0)
+    model, x, labels = Twice(), torch.randn(7, 4, dtype=torch.float64), torch.arange(7) % 3
+    rewriter, oracle = Rewriter(model, made("method", options(fisher)), count=count), Layers(model, options(fisher))
+    output = model(x)
+    rewriter.look_back(output)
+    F.cross_entropy(output, labels).backward()
+    expected = oracle.step(seen(copy.deepcopy(model), x, labels, fisher))
+    rewriter.precondition()
+    assert_gradients(model, expected)
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("fisher", ["exact", "empirical"])
+def test_a_forward_pass_that_nobody_follows_takes_no_labels(fisher: str) -> None:
+    """The labels of the next pass were counted as its own."""
+    torch.manual_seed(0)
+    model, x, labels = Twice(), torch.randn(7, 4, dtype=torch.float64), torch.arange(7) % 3
+    rewriter, oracle = Rewriter(model, made("method", options(fisher))), Layers(model, options(fisher))
+    model(x[:5])
+    output = model(x)
+    rewriter.look_back(output)
+    F.cross_entropy(output, labels).backward()
+    expected = oracle.step(seen(copy.deepcopy(model), x, labels, fisher))
+    rewriter.precondition()
+    assert_gradients(model, expected)
 
 
 @pytest.mark.parametrize("fisher", FISHERS)
