@@ -20,6 +20,7 @@ HOOKS = (  # torch's hooks, dispatch and autograd take and give anything
 BESIDE = {  # tests of no one module, files and folders, and what they are of
     "bnp/test_capture.py": "a step that is recorded and replayed",
     "bnp/test_compiled.py": "compiled models",
+    "bnp/test_curvature.py": "the matrix forms that preconditioners are held to",
     "bnp/test_precision.py": "rounding, of all of BNP",
     "bnp/test_proposition7.py": "BNP and BN on merged networks",
     "bnp/test_shapes_of_use.py": "BNP as users call it",

@@ -132,6 +132,11 @@ class LayerShape:
         """Of a group's gradient, with the bias."""
         return self.channels_in // self.groups * self.taps + self.bias
 
+    @property
+    def products(self) -> int:
+        """Operations of the layer's forward pass, and of the gradient at its input."""
+        return 2 * self.rows_out * (self.columns - self.bias) * self.channels_out
+
 
 def inverse_flops(n: int) -> int:
     """The inverse of a positive definite matrix of n rows by Cholesky's factorization: ``n^3``, of the leading order.

@@ -66,7 +66,7 @@ class Call:
     def __call__(self, grad_outputs: tuple[Tensor | None]) -> tuple[Tensor] | None:
         """The hook on the autograd node of the call."""
         (grad,) = grad_outputs
-        if grad is None:  # a Function below gave none
+        if grad is None or self.pool.pools.looking_back:  # a Function below gave none
             return None
         self.pool.pools.note(self, self.pool.of_gradient(grad))
         if not torch.is_grad_enabled():
@@ -170,15 +170,14 @@ class Pool:
         counts = self.layer.counts(inputs, output)
         if counts.rows == 0:
             return
-        call = self.call_of(inputs, counts)
+        # Not a hook on the tensor: modules that change the output in place (ReLU) would take that to another node.
+        self.expect(self.call_of(inputs, counts), output if output._base is None else output._base, waits)
+
+    def expect(self, call: Call, source: Tensor, waits: bool) -> None:
+        """Count ``call`` once a gradient reaches ``source``, its output, or at once."""
         if not waits:
             self._join({call: None})
             return
-        # Not a hook on the tensor: modules that change the output in place (ReLU) would take that to another node.
-        self.watch(call, output if output._base is None else output._base)
-
-    def watch(self, call: Call, source: Tensor) -> None:
-        """Count ``call`` once a gradient reaches ``source``, its output."""
         assert source.grad_fn is not None
         source.grad_fn.register_prehook(call)
 
@@ -292,6 +291,7 @@ class Pools(Generic[Kind]):
     Attributes:
         accumulates: whether any backward pass has added to the gradient of an earlier one.
         warned: whether there was a warning of steps without preconditioning.
+        looking_back: whether a backward pass is under way that is not the step's own.
     """
 
     def __init__(
@@ -303,7 +303,7 @@ class Pools(Generic[Kind]):
         lean: LeanState | None = None,
     ) -> None:
         self.watched, self.title, self.lean = watched, title, lean or LeanState()
-        self.accumulates = self.warned = False
+        self.accumulates = self.warned = self.looking_back = False
         self._passes: dict[int, dict[Pool, Arrivals]] = {}  # several with reentrant checkpointing, one inside another
         self._of = {layer: make(layer, self) for layer in layers}
 

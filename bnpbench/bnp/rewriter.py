@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from typing import Any, Literal
@@ -11,11 +11,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from bnpbench.bnp.algorithms import at_least_float32
 from bnpbench.bnp.layer import Counts, Layer, without_autocast
 from bnpbench.bnp.pool import Pools
-from bnpbench.bnp.sums import State, Sums, SumsPool, Transform
+from bnpbench.bnp.sums import Look, State, Sums, SumsPool, Transform
 from bnpbench.bnp.tracker import Tracker, refuse_gradients
 from bnpbench.bnp.tracking import Predicate
+
+_DRAWS, _DRAWS_OF_A_RANK = "draws", 2**40  # no training has so many passes
 
 
 class Rewriter(Tracker[SumsPool]):
@@ -62,8 +65,12 @@ class Rewriter(Tracker[SumsPool]):
         self._steps = dict.fromkeys(self._layers, 0)  # how many each layer had a part in
         self._last: list[Layer] = []  # those that had a part in the step before
         self._turn: bool | None = None
-        watched = count == "backward" or transform.gradients
-        ranks = dist.get_world_size(process_group or None) if self._is_distributed() else 1
+        watched = count == "backward" or (transform.gradients and not transform.looks_back)
+        group, ranks = process_group or None, 1
+        self._draws = torch.zeros((), dtype=torch.int64) if transform.looks_back else None  # how many there were
+        self._first_draw = 0
+        if self._is_distributed():
+            ranks, self._first_draw = dist.get_world_size(group), dist.get_rank(group) * _DRAWS_OF_A_RANK
         self._track(
             Pools(
                 self._layers,
@@ -118,27 +125,39 @@ class Rewriter(Tracker[SumsPool]):
     # --- further backward passes ----------------------------------------------------------------
 
     def look_back(self, output: Tensor) -> None:
-        """Run the transform's further backward passes; to be called before the step's own.
+        """Run the transform's further backward passes, and count the labels that the loss is a mean over.
+
+        To be called between a forward pass and its backward pass. Gradients stay as they are. A transform that sums
+        over no gradients asks for nothing of this.
 
         Args:
-            output: of the model, from the forward pass whose gradients the step will use.
+            output: of the model: logits, (N, classes, ...), one label for each N and each place of the further
+                dimensions.
         """
-        pools = self._pools.of(self._layers)
-        calls = [(pool, call, edge) for pool in pools for call, edge in pool.edges.items()]
-        taps = [pool.tap for pool in pools if pool.tap is not None]
-        for number in range(self.transform.backwards):
-            for pool in pools:
-                pool.looks = True
+        if not self.transform.gradients:
+            return
+        pools, classes = self._pools.of(self._layers), output.shape[1]
+        look = Look(output.numel() // classes)
+        for pool in pools:
+            pool.count_labels(look)
+        if self._draws is not None:
+            calls = [(pool, call, edge) for pool in pools for call, edge in pool.edges.items()]
+            taps = [pool.tap for pool in pools if pool.tap is not None]
+            wanted: Any = [*(edge for _, _, edge in calls), *taps]  # torch knows lists of either
+            self._draws = self._draws.to(output.device)
+            self._pools.looking_back = True
             try:
-                with torch.enable_grad():
-                    objective = self.transform.objective(output, number)
-                wanted: list[Any] = [*(edge for _, _, edge in calls), *taps]
-                found = torch.autograd.grad(objective, wanted, retain_graph=True, allow_unused=True)
+                for number in range(self.transform.backwards(classes)):
+                    with torch.enable_grad():
+                        objective = self.transform.objective(
+                            at_least_float32(output), number, self._draws + self._first_draw
+                        )
+                    found = torch.autograd.grad(objective, wanted, retain_graph=True, allow_unused=True)
+                    for (pool, call, _), grad in zip(calls, found, strict=False):
+                        pool.look_back(call, grad)
+                    self._draws.add_(1)
             finally:
-                for pool in pools:
-                    pool.looks = False
-            for (pool, call, _), grad in zip(calls, found, strict=False):
-                pool.look_back({call: grad})
+                self._pools.looking_back = False
         for pool in pools:
             pool.edges.clear()
 
@@ -173,14 +192,15 @@ class Rewriter(Tracker[SumsPool]):
         counts = Counts(positions.shape[1], examples, rows.shape[1])
         with torch.no_grad():
             sums = self.transform.input_sums(alone, state, rows if self.transform.unfolds else positions)
-            self.transform.fold(alone, state, Sums(sums, None, counts, self.transform.unfolds))
+            labels = counts.examples
+            self.transform.fold(alone, state, Sums(sums, None, counts, labels, self.transform.unfolds))
             if self._steps[layer] % self.transform.every == 0:
                 self.transform.refresh(alone, state)
             return self.transform.input_matrix(alone, state)[0]
 
     def _values(self) -> dict[str, Tensor]:
-        """``<layer>.<name>`` of each layer's state, and ``<layer>.steps``."""
-        values = {}
+        """``<layer>.<name>`` of each layer's state, ``<layer>.steps``, and ``draws`` where there are further passes."""
+        values = {} if self._draws is None else {_DRAWS: self._draws}
         for layer, state in self._states.items():
             values.update({f"{_prefix(layer)}{name}": value for name, value in state.items()})
             values[f"{_prefix(layer)}steps"] = torch.tensor(self._steps[layer])
@@ -233,7 +253,7 @@ class Rewriter(Tracker[SumsPool]):
 
     def _add_up(self, own: Mapping[SumsPool, Sums], found: dict[SumsPool, Sums]) -> None:
         """Add the sums of all ranks up; each rank takes part for each layer, whatever it has seen itself."""
-        counts = torch.stack([_tensor(sums.counts, sums.inputs) for sums in own.values()])
+        counts = torch.stack([_tensor((*sums.counts, sums.labels), sums.inputs) for sums in own.values()])
         parts = [part for sums in own.values() for part in (sums.inputs, sums.outputs) if part is not None]
         flat = torch.cat([part.flatten() for part in parts])
         for tensor in (flat, counts):
@@ -242,7 +262,8 @@ class Rewriter(Tracker[SumsPool]):
         for (pool, sums), count in zip(own.items(), counts, strict=True):
             inputs = next(pieces).view(sums.inputs.shape)
             outputs = None if sums.outputs is None else next(pieces).view(sums.outputs.shape)
-            found[pool] = Sums(inputs, outputs, count.to(flat.dtype), sums.unfolds)
+            count = count.to(flat.dtype)
+            found[pool] = Sums(inputs, outputs, count[:3], count[3], sums.unfolds)
 
 
 def fold(transform: Transform, layer: Layer, state: State, sums: Sums) -> None:
@@ -261,10 +282,9 @@ def _has_rows(sums: Sums | None) -> bool:
     return sums is not None and bool(sums.rows > 0)
 
 
-def _tensor(counts: Counts | Tensor, like: Tensor) -> Tensor:
-    if isinstance(counts, Tensor):
-        return counts.double()
-    return torch.cat([like.new_full((1,), count, dtype=torch.float64) for count in counts])
+def _tensor(counts: Iterable[float | Tensor], like: Tensor) -> Tensor:
+    ones = [n.double() if isinstance(n, Tensor) else like.new_full((), n, dtype=torch.float64) for n in counts]
+    return torch.stack(ones)
 
 
 def _prefix(layer: Layer) -> str:

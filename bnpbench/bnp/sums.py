@@ -13,6 +13,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from bnpbench.bnp.layer import Counts, Layer, without_autocast
 from bnpbench.bnp.pool import Call, Pool, Pools, is_recomputed, not_in_backward
+from bnpbench.errors import StatisticsError
 
 State = dict[str, Tensor]
 """What a transform carries of a layer from step to step, by name: (groups, ...), or 0-d."""
@@ -28,12 +29,15 @@ class Sums:
             step would do is asked before there are any (:meth:`Rewriter.input_matrix`).
         counts: how many rows of the input, examples and rows of the output there were; where only the device knows,
             a tensor (3,).
+        labels: how many labels the loss is a mean over: as many as examples, unless :meth:`Rewriter.look_back` was
+            shown the logits, which may have a label for each token.
         unfolds: as of the transform.
     """
 
     inputs: Tensor
     outputs: Tensor | None
     counts: Counts | Tensor
+    labels: float | Tensor
     unfolds: bool = True
 
     @property
@@ -64,7 +68,7 @@ class Transform(Protocol):
         gradients: whether it sums over the gradients at the layer's output, too.
         unfolds: whether the rows of a convolution are its patches (:meth:`Layer.patches`), else its input positions
             (:meth:`Layer.positions`), without ones.
-        backwards: how many further backward passes give these gradients, in place of the step's own.
+        looks_back: whether further backward passes give the gradients at the output, in place of the step's own.
     """
 
     @property
@@ -76,17 +80,25 @@ class Transform(Protocol):
     @property
     def unfolds(self) -> bool: ...
     @property
-    def backwards(self) -> int: ...
+    def looks_back(self) -> bool: ...
 
-    def objective(self, output: Tensor, number: int) -> Tensor:
+    def backwards(self, classes: int) -> int:
+        """How many further backward passes there are.
+
+        Args:
+            classes: of the model's output.
+        """
+
+    def objective(self, output: Tensor, number: int, draw: Tensor) -> Tensor:
         """What the further backward pass of this number, from 0, differentiates.
 
         Args:
             output: of the model, (N, classes, ...); differentiable.
             number: of the pass.
+            draw: 0-d int64, another one for every pass of every step and rank: for what is drawn at random.
 
         Returns:
-            A *sum* over the examples, 0-d: what reaches the output of a layer are then each example's own gradients.
+            A *sum* over all labels, 0-d: what reaches the output of a layer are then the gradients of each label.
         """
 
     def start(self, layer: Layer) -> State:
@@ -110,7 +122,7 @@ class Transform(Protocol):
         Args:
             layer, state: as above.
             grads: (groups, R, outputs of a group), by the loss as the step differentiates it: the *mean* over the
-                examples of all ranks and micro-batches; with ``backwards`` by :meth:`objective`.
+                labels of all ranks and micro-batches; with ``backwards`` by :meth:`objective`.
 
         Returns:
             A tensor of any shape.
@@ -145,15 +157,23 @@ class Transform(Protocol):
         """
 
 
+@dataclass(frozen=True, eq=False)
+class Look:
+    """One look back: how many labels the loss of its forward pass has. All calls of that pass share it."""
+
+    labels: int
+
+
 class SumsCall(Call):
     """One call of a layer: what a transform sums over its rows, and over the gradients that reached its output."""
 
-    __slots__ = ("inputs", "outputs")
+    __slots__ = ("inputs", "look", "outputs")
 
     def __init__(self, pool: SumsPool, inputs: Tensor, counts: Counts) -> None:
         super().__init__(pool, counts)
         self.inputs = inputs
         self.outputs: Tensor | None = None
+        self.look: Look | None = None
 
 
 class SumsPool(Pool):
@@ -172,8 +192,9 @@ class SumsPool(Pool):
     def __init__(self, layer: Layer, pools: Pools[Any], transform: Transform, state: State, ranks: int) -> None:
         super().__init__(layer, pools, 3)  # of compiled modules the counts; what goes with them is below
         self.transform, self.state, self.ranks = transform, state, ranks
-        self.edges: dict[SumsCall, GradientEdge] = {}  # of calls that further backward passes are to look at
-        self.looks = False  # whether such a pass is under way
+        self.looks_back = transform.looks_back
+        # Of the calls since the last look back; an edge keeps the graph alive, and is there only where it is asked for.
+        self.edges: dict[SumsCall, GradientEdge | None] = {}
         self._compiled: dict[str, Tensor] = {}
         self.number = next(_NUMBERS)
         _POOLS[self.number] = self
@@ -192,7 +213,7 @@ class SumsPool(Pool):
         """Of the gradients at the output of a call."""
         with without_autocast(grad.device.type), torch.no_grad():
             rows = self.layer.output_rows(grad).to(self.dtype)
-            if self.ranks > 1 and not self.transform.backwards:
+            if self.ranks > 1 and not self.looks_back:
                 rows = rows / self.ranks
             return self.transform.output_sums(self.layer, self.state, rows)
 
@@ -205,13 +226,13 @@ class SumsPool(Pool):
         return SumsCall(self, self.input_sums(inputs), counts)
 
     def of_gradient(self, grad: Tensor) -> Tensor | None:
-        return self.output_sums(grad) if self.transform.gradients and not self.transform.backwards else None
+        return self.output_sums(grad) if self.transform.gradients and not self.looks_back else None
 
-    def watch(self, call: Call, source: Tensor) -> None:
-        super().watch(call, source)
-        if self.transform.backwards and not_in_backward():
+    def expect(self, call: Call, source: Tensor, waits: bool) -> None:
+        super().expect(call, source, waits)
+        if self.transform.gradients and not_in_backward():
             assert isinstance(call, SumsCall)
-            self.edges[call] = get_gradient_edge(source)
+            self.edges[call] = get_gradient_edge(source) if self.looks_back else None
 
     def _join(self, calls: dict[Call, Tensor | None]) -> None:
         for call, outputs in calls.items():
@@ -224,12 +245,17 @@ class SumsPool(Pool):
             call.outputs = outputs if call.outputs is None else call.outputs + outputs
         super()._join(dict.fromkeys(calls))
 
-    def look_back(self, grads: dict[SumsCall, Tensor | None]) -> None:
-        """Take the gradients of a further backward pass."""
-        for call, grad in grads.items():
-            if grad is not None:
-                sums = self.output_sums(grad)
-                call.outputs = sums if call.outputs is None else call.outputs + sums
+    def count_labels(self, look: Look) -> None:
+        """The calls since the last look back serve the loss of so many labels; those of them that count share these."""
+        for call in self.edges:
+            call.look = look
+        if self.tap is not None and not self.edges and self.has_compiled:
+            self.add_compiled("labels", torch.full((), look.labels, dtype=self.dtype, device=self.tap.device))
+
+    def look_back(self, call: SumsCall, grad: Tensor | None) -> None:
+        """Take the gradient of a further backward pass at the output of a call."""
+        if grad is not None:
+            call.outputs = _added(call.outputs, self.output_sums(grad))
 
     # --- compiled modules ------------------------------------------------------------------------
 
@@ -259,18 +285,30 @@ class SumsPool(Pool):
         if self.transform.gradients:
             none = none.new_zeros((self.layer.groups, 0, self.layer.outputs // self.layer.groups))
             outputs = self.transform.output_sums(self.layer, self.state, none)
-        return Sums(inputs, outputs, Counts(0, 0, 0), self.transform.unfolds)
+        return Sums(inputs, outputs, Counts(0, 0, 0), 0, self.transform.unfolds)
 
     def pooled(self) -> Sums:
         """Of all calls."""
         counts: Counts | Tensor = Counts(0, 0, 0)
+        labels: float | Tensor = 0
+        looks = set[Look]()
         inputs: Tensor | None = None
         outputs: Tensor | None = None
         if self.on_device or self.has_compiled:
             counts = self._compiled_sums.to(self.dtype, copy=True)
+            if "labels" not in self._compiled and self.has_compiled:
+                self._demand_look_back()
+            labels = self._compiled.get("labels", counts[1]).clone()
         for call, kept in self.calls.items():
             one = None if kept is None else kept.to(self.dtype)
             inputs, outputs = _added(inputs, call.inputs, one), _added(outputs, call.outputs, one)
+            if call.look is None:
+                self._demand_look_back()
+                of_call = call.counts.examples
+            else:
+                of_call = 0 if call.look in looks else call.look.labels
+                looks.add(call.look)
+            labels = labels + (of_call if one is None else one * of_call)
             if isinstance(counts, Tensor):
                 for total, count in zip(counts.unbind(), call.counts, strict=True):
                     total.add_(count if one is None else one * count)
@@ -281,7 +319,14 @@ class SumsPool(Pool):
             none = self.nothing()
             inputs, outputs = _added(none.inputs, inputs), _added(none.outputs, outputs)
         assert inputs is not None
-        return Sums(inputs, outputs, counts, self.transform.unfolds)
+        return Sums(inputs, outputs, counts, labels, self.transform.unfolds)
+
+    def _demand_look_back(self) -> None:
+        if self.looks_back:
+            raise StatisticsError(
+                f"layer {self.layer.name!r}: {self.pools.title} takes statistics of gradients from further backward "
+                "passes: call look_back(output) after each forward pass, before its backward()"
+            )
 
     def follow(self) -> None:
         super().follow()
@@ -331,7 +376,7 @@ def _(counts: Tensor, inputs: Tensor, more: list[int], number: int) -> None:
 def add_outputs(grad: Tensor, number: int) -> Tensor:
     """Add the gradients at the output of a call to the pool of this number; what it gives is a zero."""
     pool = _POOLS.get(number)
-    if pool is not None and pool.looks == bool(pool.transform.backwards):
+    if pool is not None and pool.pools.looking_back == pool.looks_back:
         pool.add_compiled("outputs", pool.output_sums(grad))
     return grad.new_zeros(())
 

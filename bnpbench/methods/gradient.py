@@ -79,7 +79,7 @@ class GradientPlugin(MethodPlugin):
 
         Args:
             layer, state: as of :meth:`input_sums`.
-            grads: (groups, R, outputs of a group): of the loss, which is a mean over all examples; with ``backwards``
+            grads: (groups, R, outputs of a group): of the loss, which is a mean over all labels; with ``backwards``
                 of :meth:`objective`, which is a sum over them.
 
         Returns:
@@ -92,8 +92,9 @@ class GradientPlugin(MethodPlugin):
 
         Args:
             layer, state: as of :meth:`input_sums`.
-            sums: ``inputs``, ``outputs``, and the numbers of ``rows`` and ``examples``, which can be 0-d tensors.
-                ``outputs`` is None where :meth:`input_matrix` is asked what a step would do: leave what is of them.
+            sums: ``inputs``, ``outputs``, and the numbers of ``rows``, ``examples`` and ``labels``, which can be 0-d
+                tensors. ``outputs`` is None where :meth:`input_matrix` is asked what a step would do: leave what is of
+                them.
         """
         raise NotImplementedError(f"{type(self).__name__} makes nothing of sums")
 
@@ -157,20 +158,32 @@ class GradientPlugin(MethodPlugin):
         )
         return weight if bias is None else torch.cat([bias, weight], 2)
 
-    @property
-    def backwards(self) -> int:
-        """How many further backward passes a step runs for :meth:`output_sums`, instead of taking its own."""
+    def backwards(self, classes: int) -> int:
+        """How many further backward passes a step runs for :meth:`output_sums`, instead of taking its own.
+
+        Args:
+            classes: of the network. Whether there are any does not depend on that.
+
+        Returns:
+            The number of passes, each of which asks :meth:`objective`; 0 by default. Their time is the method's.
+        """
         return 0
 
-    def objective(self, output: Tensor, number: int) -> Tensor:
+    @property
+    def looks_back(self) -> bool:
+        """Whether there are further backward passes."""
+        return self.gradients and self.backwards(1) > 0
+
+    def objective(self, output: Tensor, number: int, draw: Tensor) -> Tensor:
         """What the further backward pass of this number, from 0, differentiates.
 
         Args:
             output: logits, (N, classes, ...).
             number: of the pass.
+            draw: 0-d int64, another one for every pass of every step and rank: for what is drawn at random.
 
         Returns:
-            A sum over the examples, 0-d.
+            A sum over the labels, 0-d.
         """
         raise NotImplementedError(f"{type(self).__name__} has no further backward pass")
 
@@ -181,9 +194,20 @@ class GradientPlugin(MethodPlugin):
             shape: of the layer, and its rows.
 
         Returns:
-            A number; None where there is no formula.
+            A number, without what :meth:`pass_flops` tells; None where there is no formula.
         """
         return None
+
+    def pass_flops(self, shape: LayerShape) -> int:
+        """Operations on the gradients at a layer's output that come with each further backward pass.
+
+        Args:
+            shape: of the layer, and its rows.
+
+        Returns:
+            A number; 0 by default.
+        """
+        return 0
 
     # --- what follows from that ---------------------------------------------------------------------
 
@@ -215,7 +239,9 @@ class GradientPlugin(MethodPlugin):
         return rewriter
 
     def published(self, model: nn.Module, batch: Tensor) -> Published:
-        """:meth:`flops`, and what this class does with rows and gradients, counted; backward passes are not in it.
+        """:meth:`flops`, and what this class does with rows and gradients, counted; both with further backward passes.
+
+        By formula such a pass takes the products that give the gradient at the input of each layer but the first.
 
         Args:
             model: on the ``meta`` device.
@@ -225,13 +251,22 @@ class GradientPlugin(MethodPlugin):
             Both numbers of operations, the first None where there is no formula.
         """
         from bnpbench.bnp.costs import tracked_shapes
+        from bnpbench.measure.flops import FlopCount
 
         rewriter = self.preconditioner(model, Training(len(batch)))
         shapes = tracked_shapes(rewriter, model, batch)
+        passes, further = 0, FlopCount()
+        if self.looks_back:
+            output = model(batch)
+            passes = self.backwards(output.shape[1])
+            with further:
+                rewriter.look_back(output)
         rewriter.remove()
         predicted = [flops for shape in shapes if (flops := self.flops(shape)) is not None]
+        each = sum(map(self.pass_flops, shapes)) + sum(shape.products for shape in shapes[1:])
         counted = sum(self._counted(model.get_submodule(shape.name), shape) for shape in shapes)
-        return Published(sum(predicted) if len(predicted) == len(shapes) else None, counted)
+        whole = len(predicted) == len(shapes)
+        return Published(sum(predicted) + passes * each if whole else None, counted + further.total)
 
     def _counted(self, module: nn.Module, shape: LayerShape) -> int:
         """Operations of a step on one layer, the mean over those from one refresh to the next."""
@@ -250,14 +285,16 @@ class GradientPlugin(MethodPlugin):
             outputs = layer.outputs // layer.groups
             weight = torch.empty(layer.groups, outputs, layer.inputs)
             bias = torch.empty(layer.groups, outputs, 1) if layer.biased else None
-            with FlopCount() as step:
-                grads = weight.new_empty(layer.groups, counts.outputs, outputs)
+            grads = weight.new_empty(layer.groups, counts.outputs, outputs)
+            with FlopCount() as own:
                 sums = self.output_sums(layer, state, grads) if self.gradients else None
-                self.fold(layer, state, Sums(self.input_sums(layer, state, rows), sums, counts, self.unfolds))
+            with FlopCount() as step:
+                inputs = self.input_sums(layer, state, rows)
+                self.fold(layer, state, Sums(inputs, sums, counts, counts.examples, self.unfolds))
                 self.apply(layer, state, weight, bias)
             with FlopCount() as refresh:
                 self.refresh(layer, state)
-        return step.total + round(refresh.total / self.every)
+        return step.total + round(refresh.total / self.every) + (0 if self.looks_back else own.total)
 
     def refuses(self, training: Training) -> Misfit | None:
         """Also where gradients at the outputs would be scaled with the loss, in fp16.

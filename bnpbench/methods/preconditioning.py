@@ -39,6 +39,7 @@ class Training:
         device: ``cpu`` or ``cuda``.
         accumulate: micro-batches of a batch, whose gradients are added up.
         input_shape: of one example, of a network whose layers may be called in any way; None: each is called once.
+        entropy: whether the loss is the cross-entropy, -log of the probability that the softmax gives to a label.
     """
 
     batch_size: int
@@ -49,6 +50,7 @@ class Training:
     device: str = "cpu"
     accumulate: int = 1
     input_shape: tuple[int, ...] | None = None
+    entropy: bool = True
 
 
 class Preconditioning(Options):

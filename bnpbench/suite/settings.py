@@ -203,5 +203,5 @@ def training_of(settings: Settings, *, penalized: bool = False) -> Training:
         settings: of the cell.
         penalized: whether the loss has a penalty.
     """
-    s = settings
-    return Training(s.batch_size, s.devices, s.precision, s.engine, penalized, s.device, s.accumulate)
+    s, entropy = settings, settings.loss.entropy
+    return Training(s.batch_size, s.devices, s.precision, s.engine, penalized, s.device, s.accumulate, entropy=entropy)

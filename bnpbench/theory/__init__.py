@@ -23,6 +23,7 @@ from bnpbench.theory import (
     equivalence,
     gain,
     hessian,
+    natural,
     norms,
     preconditioners,
     scaling,
@@ -43,6 +44,7 @@ _MODULES = (
     convolution,
     gain,
     preconditioners,
+    natural,
 )  # imported for their statements
 _FIRST = ("theorem", "proposition", "lemma")
 

@@ -136,9 +136,9 @@ class Step:
             return output, self.loss(at_least_float32(output), labels)
 
     def look_back(self, output: Tensor) -> None:
-        """The backward passes that the method asks for beside the step's own, of a micro-batch."""
-        if isinstance(self.bnp, Rewriter) and self.bnp.transform.backwards:
-            self.bnp.look_back(at_least_float32(output))
+        """The method's further backward passes, if it has any, which leave gradients as they are."""
+        if isinstance(self.bnp, Rewriter):
+            self.bnp.look_back(output)
 
     def backward(self, loss: Tensor) -> None:
         """The gradients of the loss of a micro-batch, and of the method's penalty; added to those that are there."""

@@ -34,11 +34,10 @@ class Pairs(GradientPlugin):
     def rewrite(self, layer: Any, state: Any, gradient: Tensor) -> Tensor:
         return gradient
 
-    @property
-    def backwards(self) -> int:
+    def backwards(self, classes: int) -> int:
         return self.passes
 
-    def objective(self, output: Tensor, number: int) -> Tensor:
+    def objective(self, output: Tensor, number: int, draw: Tensor) -> Tensor:
         return output.log_softmax(1)[:, number].sum()
 
 

@@ -20,6 +20,7 @@ from bnpbench.theory import (
     equivalence,
     gain,
     hessian,
+    natural,
     norms,
     preconditioners,
     scaling,
@@ -57,12 +58,13 @@ def _full(**options: float) -> Callable[[Any, list[Tensor]], Tensor]:
 
 unfolded, preconditioner, hessian_of = convolution.unfolded, hessian.preconditioner, hessian.hessian_of
 lean_step, multiplier = costs.lean_step, preconditioners.multiplier
-bn_flops, lean_bnp_flops, bnp_flops, merge, make_bnp = (
+bn_flops, lean_bnp_flops, bnp_flops, merge, make_bnp, make_kfac = (
     costs.bn_flops,
     costs.lean_bnp_flops,
     costs.bnp_flops,
     equivalence.merge,
     equivalence.make_bnp,
+    natural.make_kfac,
 )
 
 MUTANTS: dict[str, list[tuple[Any, str, Callable[..., Any] | float]]] = {
@@ -179,6 +181,13 @@ MUTANTS: dict[str, list[tuple[Any, str, Callable[..., Any] | float]]] = {
         (preconditioners, "_by_full", _full(eps1=1.1e-2)),
         (preconditioners, "_by_full", _full(every=2)),
         (preconditioners, "orthogonal", lambda generator, batch, n: torch.randn(batch, n, dtype=torch.float64)),
+    ],
+    "kfac-newton": [
+        (natural, "half_squared_error", lambda output, target: (output - target).abs().pow(2.1).sum(1).mean()),
+        (natural, "make_kfac", lambda: make_kfac().model_copy(update={"damping": 1e-6})),
+        (natural, "make_kfac", lambda: make_kfac().model_copy(update={"fisher": "empirical"})),
+        (natural.GaussianKfac, "objective", lambda self, output, number, draw: 2 * output[:, number].sum()),
+        (natural.GaussianKfac, "objective", lambda self, output, number, draw: output[:, 0].sum()),
     ],
 }
 

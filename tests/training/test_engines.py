@@ -96,11 +96,20 @@ def test_a_compiled_step_with_or_without_a_refresh_equals_the_eager_one(network:
     assert disagreement(network, {"kind": kind, "every": 3}, SGD, torch.float64) <= 1e-10
 
 
-@pytest.mark.parametrize("kind", ["foof", "mac", "eva-f", "bnp-full"])
+@pytest.mark.timeout(900)  # two graphs, with Cholesky's factors, on a machine that may be busy
+@pytest.mark.parametrize(
+    "method", [{"kind": "kfac", "fisher": "sampled", "every": 3}, {"kind": "eva", "every": 3}], ids=str
+)
+def test_so_does_one_with_gradients_at_the_outputs(method: dict[str, Any]) -> None:
+    """The labels that it draws are the same, too."""
+    assert disagreement("fc", {"damping": 1.0, **method}, SGD | {"lr": 0.02}, torch.float64) <= 1e-10
+
+
+@pytest.mark.parametrize("kind", ["foof", "mac", "eva-f", "bnp-full", "kfac", "eva"])
 def test_both_kinds_of_steps_are_recorded(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "compiled", fails)
     monkeypatch.setattr(engines, "cuda_graph", recorded)
-    options = {"kind": kind, "every": 3, **({"damping": 1.0} if kind == "eva-f" else {})}
+    options = {"kind": kind, "every": 3, **({"damping": 1.0} if kind in ("eva-f", "eva") else {})}
     ours, theirs = (trainer(method=options, engine=engine) for engine in ("graphed", "eager"))
     start = weights(ours)
     for one in (ours, theirs):

@@ -36,6 +36,9 @@ METHODS: dict[str, Any] = {
     "foof": {"kind": "foof", "every": 2},
     "bnp-full": {"kind": "bnp-full", "every": 2},
     "bn-pre with averages": {"kind": "bn-pre", "inference": "averaged"},
+    "kfac of all labels": {"kind": "kfac", "fisher": "exact", "damping": 1.0, "every": 2},
+    "kfac of the data's labels": {"kind": "kfac", "fisher": "empirical", "damping": 1.0, "every": 2},
+    "eva": {"kind": "eva", "damping": 1.0},
 }
 NETWORKS: dict[str, Any] = {
     "fc": {
