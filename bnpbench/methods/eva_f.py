@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from bnpbench.fields import PositiveFloat
+from bnpbench.fields import Fraction, PositiveFloat
 from bnpbench.methods.base import Ink
 from bnpbench.methods.rank_one import RankOne
 
@@ -17,13 +17,14 @@ class EvaF(RankOne):
     """Eva-f (Zhang, Shi and Li 2023, arXiv 2308.02123): ``G (a a^T + gamma I)^-1``, a a running mean of h^.
 
     By Sherman and Morrison ``(G - G a a^T / (gamma + |a|^2)) / gamma``; gamma is ``damping`` here. It is Eva without
-    the vector of the output's side, as FOOF is K-FAC without the matrix. The running mean starts with the first step's,
-    as in the authors' code of Eva. Their clipping of the step by its KL divergence is no part of this.
+    the vector of the output's side, as FOOF is K-FAC without the matrix. The running mean starts with the first step's
+    and gives the newest a weight of 0.95, as in the authors' code of Eva. Their clipping of the step by its KL divergence is no part of this.
     """
 
     ink: ClassVar[Ink] = Ink("#b15928", "#d98e5f", "p")
     kind: Literal["eva-f"]
     damping: PositiveFloat = 3e-2
+    rho: Fraction = 0.05
 
     @property
     def scale(self) -> float:

@@ -140,7 +140,7 @@ def test_a_small_merged_file_that_unpacks_to_gigabytes_is_named_before_it_is_rea
     folder = three(tmp_path).parent.parent
     compact(tmp_path)
     store(tmp_path).write_block(*block(4))
-    rows = {"rows": 5_000_000, "texts": 100_000, "pages": 1}[bomb]
+    rows = {"rows": 4_000_000, "texts": 100_000, "pages": 1}[bomb]
     schema = {"cells": CELLS, "epochs": EPOCHS, "steps": STEPS}[kind]
     arrays = {field.name: pa.nulls(rows, field.type) for field in schema}
     if bomb == "texts":
