@@ -18,7 +18,8 @@ class EvaF(RankOne):
 
     By Sherman and Morrison ``(G - G a a^T / (gamma + |a|^2)) / gamma``; gamma is ``damping`` here. It is Eva without
     the vector of the output's side, as FOOF is K-FAC without the matrix. The running mean starts with the first step's
-    and gives the newest a weight of 0.95, as in the authors' code of Eva. Their clipping of the step by its KL divergence is no part of this.
+    and gives the newest a weight of 0.95, as in the authors' code of Eva. Their clipping of the step by its KL
+    divergence is no part of this.
     """
 
     ink: ClassVar[Ink] = Ink("#b15928", "#d98e5f", "p")
