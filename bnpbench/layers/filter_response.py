@@ -15,6 +15,7 @@ from bnpbench.errors import NotApplicable
 from bnpbench.layers.probing import on_meta
 
 _RELUS = frozenset({F.relu, F.relu_, torch.relu, torch.relu_, Tensor.relu, Tensor.relu_})
+_graph_task, _NO_TASK = torch._C._current_graph_task_id, -1
 _THRESHOLDED = "_bnpbench_thresholded"
 """The attribute of a tensor that is to pass the next ReLU."""
 
@@ -45,7 +46,8 @@ class FilterResponseNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Normalize ``x`` (N, C, ...)."""
         shape = (self.num_features, *[1] * (x.ndim - 2))
-        scale = (x.square().mean(list(range(2, x.ndim)), keepdim=True) + self.eps).rsqrt()
+        squares = x.to(torch.promote_types(x.dtype, torch.float32)).square().mean(list(range(2, x.ndim)), keepdim=True)
+        scale = (squares + self.eps).rsqrt().to(x.dtype)
         y = torch.addcmul(self.bias.view(shape), x * scale, self.weight.view(shape))
         if self.tau is None:
             return y
@@ -57,6 +59,8 @@ class FilterResponseNorm(nn.Module):
 class Passed(nn.Module):
     """A ReLU, called for several things maybe, that lets pass what has come through a threshold instead.
 
+    A tensor is known by an attribute, which reentrant checkpointing does not carry to its recomputation.
+
     Args:
         relu: the network's.
     """
@@ -66,9 +70,18 @@ class Passed(nn.Module):
         self.relu = relu
 
     def forward(self, x: Tensor) -> Tensor:
-        """``x``, as it is the first time that it comes from a threshold."""
-        if x.__dict__.pop(_THRESHOLDED, False):
-            return x
+        """``x`` as it is where it comes from a threshold.
+
+        Raises:
+            NotApplicable: reentrant checkpointing begins at this call, so that nobody knows where ``x`` comes from.
+        """
+        if x.__dict__.get(_THRESHOLDED, False):
+            return x.view_as(x)
+        if x.is_leaf and x.requires_grad and _graph_task() != _NO_TASK:
+            raise NotApplicable(
+                "reentrant checkpointing begins between a normalization and the ReLU whose place tlu takes: "
+                "use_reentrant=False, or tlu = false"
+            )
         y: Tensor = self.relu(x)
         return y
 
@@ -118,7 +131,7 @@ def _uses(model: nn.Module, input_shape: tuple[int, ...]) -> list[tuple[str, Fil
             module.register_forward_pre_hook(uses.enter)
             module.register_forward_hook(uses.leave)
     try:
-        with torch.random.fork_rng(devices=[]), torch.no_grad(), uses:
+        with torch.random.fork_rng(devices=[]), torch.enable_grad(), uses:
             copy(torch.empty(2, *input_shape, device="meta"))
     except Exception as error:  # of any kind: it looks at values that are not there
         raise NotApplicable(

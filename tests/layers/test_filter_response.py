@@ -167,3 +167,56 @@ def test_where_it_cannot_take_a_relus_place_it_says_so(model: nn.Module, words: 
         threshold(model, (2, 3, 3))
     assert {name: type(module) for name, module in model.named_modules()} == before
     assert not any("tau" in name for name, _ in model.named_parameters())
+
+
+class Between(nn.Module):
+    """A checkpoint that begins between a normalization and its ReLU."""
+
+    def __init__(self, use_reentrant: bool) -> None:
+        super().__init__()
+        self.first, self.norm, self.relu = nn.Conv2d(2, 3, 3), FilterResponseNorm(3), nn.ReLU()
+        self.last, self.use_reentrant = nn.Conv2d(3, 2, 3), use_reentrant
+
+    def tail(self, x: Tensor) -> Tensor:
+        return self.last(self.relu(x))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = checkpoint(self.tail, self.norm(self.first(x)), use_reentrant=self.use_reentrant)
+        return y
+
+
+def test_a_checkpoint_may_begin_between_a_normalization_and_its_relu() -> None:
+    torch.manual_seed(0)
+    model, x = Between(use_reentrant=False), torch.randn(2, 2, 8, 8, dtype=torch.float64)
+    threshold(model, (2, 8, 8))
+    model.double()
+    assert model.norm.tau is not None
+    nn.init.constant_(model.norm.tau, -0.5)
+    model(x).square().sum().backward()
+    ours = [parameter.grad for parameter in model.parameters()]
+    y = model.last(by_formula(model.norm, model.first(x)))
+    theirs = torch.autograd.grad(y.square().sum(), list(model.parameters()))
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def by_formula(norm: FilterResponseNorm, x: Tensor) -> Tensor:
+    """Equations 1 to 3 at once."""
+    assert norm.tau is not None
+    scale = (x.square().mean((2, 3), keepdim=True) + norm.eps).sqrt()
+    gamma, beta, tau = (parameter.view(1, -1, 1, 1) for parameter in (norm.weight, norm.bias, norm.tau))
+    return torch.maximum(gamma * x / scale + beta, tau)
+
+
+def test_reentrant_checkpointing_that_begins_there_is_refused() -> None:
+    model = Between(use_reentrant=True)
+    threshold(model, (2, 8, 8))
+    with pytest.raises(NotApplicable, match="use_reentrant=False"):
+        model(torch.randn(2, 2, 8, 8)).sum().backward()
+
+
+def test_statistics_are_in_float32_under_autocast() -> None:
+    layer, x = FilterResponseNorm(2), 300 * torch.randn(2, 2, 8, 8).half()
+    exact = FilterResponseNorm(2).double()(x.double())
+    with torch.autocast("cpu", torch.float16):
+        torch.testing.assert_close(layer(x).double(), exact, rtol=2e-3, atol=2e-3)
