@@ -43,7 +43,7 @@ class LossPlugin(Kinded):
         Returns:
             The mean over all labels, 0-d.
         """
-        return self.of_each(output, labels).mean()
+        return self._of_each(output, labels).mean()
 
     def total(self, output: Tensor, labels: Tensor) -> Tensor:
         """What the test set is judged by.
@@ -54,4 +54,11 @@ class LossPlugin(Kinded):
         Returns:
             The sum over all labels, 0-d.
         """
-        return self.of_each(output, labels).sum()
+        return self._of_each(output, labels).sum()
+
+    def _of_each(self, output: Tensor, labels: Tensor) -> Tensor:
+        found = self.of_each(output, labels)
+        if found.shape != labels.shape:
+            message = f"{type(self).__name__}.of_each gives {tuple(found.shape)}, not one value a label"
+            raise ValueError(f"{message}, {tuple(labels.shape)}")
+        return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -62,10 +63,10 @@ def costs(settings: Settings, input_shape: tuple[int, ...], classes: int) -> Cos
         return Costs(told, reason or str(error))
     told = replace(told, optimizer_parts=_parts(settings, model))
     try:
-        products, without = _plain(settings.model_copy(update={"method": _VANILLA}), input_shape, classes)
+        products, updates, without = _plain(settings.model_copy(update={"method": _VANILLA}), input_shape, classes)
     except NotApplicable as error:  # a network of others whose normalizations cannot be taken out
         return Costs(told, reason, uncounted=f"without its normalizations: {error}")
-    told = replace(told, flops_model=products)
+    told = replace(told, flops_model=products - updates)
     if reason is not None:
         return Costs(told, reason)
     added = (
@@ -146,10 +147,11 @@ def _shares(settings: Settings) -> Counter[int]:
 
 
 @lru_cache(maxsize=64)  # the methods of a sweep share it
-def _plain(settings: Settings, input_shape: tuple[int, ...], classes: int) -> tuple[int, int]:
-    """Operations of a step without a method: of its products, and all."""
+def _plain(settings: Settings, input_shape: tuple[int, ...], classes: int) -> tuple[int, int, int]:
+    """Operations of a step without a method: of its products, of those that are the optimizer's, and all."""
     step = _step(settings, _model(settings, input_shape, classes), input_shape, classes)
-    return _products(step, settings.batch_size), _executed(step, _shares(settings))[0]
+    updates = _counted(step.optimizer.step)
+    return _products(step, settings.batch_size), updates, _executed(step, _shares(settings))[0]
 
 
 def _model(settings: Settings, input_shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -189,9 +191,13 @@ def _index(examples: int, device: torch.device | str = META) -> Tensor:
 
 
 def _products(step: Step, examples: int) -> int:
-    """Operations of the matrix products and convolutions, forward and backward."""
+    """Operations of the matrix products and convolutions of a step, the optimizer's among them."""
+    return _counted(lambda: step(_index(examples)))
+
+
+def _counted(work: Callable[[], object]) -> int:
     with FlopCounterMode(display=False, custom_mapping=PRODUCTS) as counter:
-        step(_index(examples))
+        work()
     return int(counter.get_total_flops())
 
 

@@ -53,6 +53,18 @@ def test_its_costs_are_counted() -> None:
     assert found[0].flops_model == found[1].flops_model
 
 
+class Whole(LossPlugin):
+    kind: Literal["whole"]
+
+    def of_each(self, output: Tensor, labels: Tensor) -> Tensor:
+        return (output - labels[:, None]).square().mean()
+
+
+def test_a_loss_that_is_not_one_value_a_label_says_so() -> None:
+    with pytest.raises(ValueError, match=r"Whole.of_each gives \(\), not one value a label, \(2,\)"):
+        Whole.made().mean(torch.ones(2, 3), torch.tensor([0, 2]))
+
+
 # --- what a suite says -------------------------------------------------------------------------
 
 PLUGIN = """

@@ -234,3 +234,9 @@ def test_an_optimizer_that_has_no_meaning_there_makes_a_cell_not_applicable(
     found = costs(cell(**changes).settings, (12,), CLASSES)
     assert found.not_applicable is not None
     assert found.not_applicable.startswith(reason)
+
+
+def test_what_an_optimizer_multiplies_is_not_the_models() -> None:
+    muon, sgd = (of({"kind": "bnp"}, 10, 1, optimizer={"kind": kind, "lr": 0.1}).columns for kind in ("muon", "sgd"))
+    assert muon.flops_model == sgd.flops_model
+    assert muon.flops_method_products == sgd.flops_method_products

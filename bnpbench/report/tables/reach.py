@@ -36,12 +36,12 @@ def _lines(group: Group) -> Iterator[str]:
             if (served := cell.count("sites_served")) is not None:
                 yield f"{head}: {served} of {number_of(len(cell.text('sites').splitlines()), 'site')}"
                 if cell.count("bnp_layers") is not None:
-                    yield f"{head}: {conditioned(cell)}"
+                    yield f"{head} {conditioned(cell)}"
 
 
 def conditioned(cell: Cell) -> str:
-    """What BNP preconditions of a network, and what it leaves alone."""
+    """What a method preconditions of a network, and what it leaves alone."""
     layers, left = cell.count("bnp_layers") or 0, cell.text("bnp_skipped").splitlines()
     share = (cell.count("bnp_parameters") or 0) / (cell.count("parameters") or 1)
-    told = f"BNP conditions {layers} of {number_of(layers + len(left), 'layer')}, {share:.0%} of parameters"
+    told = f"conditions {layers} of {number_of(layers + len(left), 'layer')}, {share:.0%} of parameters"
     return told + (f"; not {'; '.join(left)}" if left else "")

@@ -24,7 +24,7 @@ def test_sites_and_layers_are_counted_and_the_others_named(make: Callable[..., M
     assert lines(made) == [
         "bn: 2 of 2 sites",
         "bnp: 0 of 2 sites",
-        "bnp: BNP conditions 49 of 51 layers, 97% of parameters; not a.qkv: used without calling it; b: tied",
+        "bnp conditions 49 of 51 layers, 97% of parameters; not a.qkv: used without calling it; b: tied",
     ]
 
 

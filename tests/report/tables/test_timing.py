@@ -30,6 +30,15 @@ def test_cells_of_a_block_that_ran_again_one_by_one_took_no_turns(make: Make) ->
     assert "pairs of epochs" not in text
 
 
+def test_methods_that_differ_in_more_than_the_method_took_no_turns_and_the_report_says_so(make: Make) -> None:
+    """As after ``[select]``, where each has a rate of its own."""
+    made = make()
+    for method in ("vanilla", "bnp"):
+        made.cell(method, rows=epochs([1.0] * 6), alone=True)
+    text = render(made.read())
+    assert "No ratios: only cells that agree in all settings but the method took turns" in text
+
+
 def test_ratios_without_an_interval_say_why(make: Make) -> None:
     made = make()
     made.cell("vanilla", rows=epochs([1.0] * 6))
