@@ -97,13 +97,19 @@ class Layer:
         return weight
 
     @property
-    def bias_grad(self) -> Tensor | None:
-        """The gradient of the bias; None without one, or where it is frozen. Raises as ``weight``."""
+    def trained_bias(self) -> Tensor | None:
+        """The bias; None without one, or where it is frozen. Raises as ``weight``."""
         try:
             bias: Tensor | None = self._parameters["bias"]
         except KeyError:
             raise self._changed("bias") from None
-        return bias.grad if bias is not None and bias.requires_grad else None
+        return bias if bias is not None and bias.requires_grad else None
+
+    @property
+    def bias_grad(self) -> Tensor | None:
+        """The gradient of :attr:`trained_bias`; None without one. Raises as ``weight``."""
+        bias = self.trained_bias
+        return None if bias is None else bias.grad
 
     def counts(self, inputs: Tensor, output: Tensor) -> Counts:
         """Rows, examples and output rows of a call.

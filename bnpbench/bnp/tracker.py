@@ -12,7 +12,8 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Generic, Literal
+from operator import is_
+from typing import Any, Generic, Literal, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -23,6 +24,20 @@ from bnpbench.bnp.layer import Layer
 from bnpbench.bnp.pool import ForwardHook, Kind, Pools, has_nonzero, live_hook
 from bnpbench.bnp.tracking import Fingerprint, Predicate, find_layers
 from bnpbench.errors import StatisticsError
+
+
+class Ownership(NamedTuple):
+    """Whose the layers are, of the optimizers attached.
+
+    Attributes:
+        seen: what it was found from: a reference to each optimizer and its parameters, and each layer's trained bias.
+        layers: of each optimizer, by its id, those whose weight or trained bias is among its parameters.
+        halves: layers of which they own one part, and the other one, which is trained, is not theirs: names of both.
+    """
+
+    seen: list[object]
+    layers: dict[int, list[Layer]]
+    halves: dict[Layer, tuple[str, str]]
 
 
 class Tracker(Generic[Kind]):
@@ -77,6 +92,7 @@ class Tracker(Generic[Kind]):
         self._handles: dict[Layer, RemovableHandle] = {}
         self._gone: list[Layer] = []
         self._attached: list[tuple[weakref.ref[torch.optim.Optimizer], RemovableHandle]] = []
+        self._ownership: Ownership | None = None  # None: to be found anew
         # Of each layer that one of several attached optimizers preconditioned: those that have yet to step on it.
         self._awaited: dict[Layer, weakref.WeakSet[torch.optim.Optimizer]] = {}
 
@@ -115,7 +131,7 @@ class Tracker(Generic[Kind]):
         :meth:`precondition` instead.
 
         Args:
-            optimizer: with weights or biases of some of the tracked layers among its parameters.
+            optimizer: with weights or trained biases of some of the tracked layers among its parameters.
 
         Returns:
             A handle; its ``remove()`` detaches.
@@ -131,7 +147,7 @@ class Tracker(Generic[Kind]):
         if optimizer in self._owners():
             raise ValueError(f"this {kind} is attached already: remove() the handle that attach() gave")
         if not self._owned_by(optimizer):
-            raise ValueError(f"this {kind} owns neither weight nor bias of a layer that {self.title} tracks")
+            raise ValueError(f"this {kind} owns neither weight nor trained bias of a layer that {self.title} tracks")
 
         def before_step(optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             if any(argument is not None for argument in (*args[1:2], kwargs.get("closure"))):
@@ -175,6 +191,7 @@ class Tracker(Generic[Kind]):
         self._handles.clear()
         self._attached.clear()
         self._awaited.clear()
+        self._ownership = None
         self._pools.empty()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -249,24 +266,24 @@ class Tracker(Generic[Kind]):
                 stacklevel=4,
             )
         before, self._fingerprint = self._fingerprint.layout, Fingerprint(self._model, tracked)
-        self._looked = True
+        self._looked, self._ownership = True, None
         if self._fingerprint.layout != before:
             self._place()
             self._pools.follow()
 
     def _precondition_for(self, optimizer: torch.optim.Optimizer) -> None:
         """Before a step of an attached optimizer: the layers that it owns a part of, but for what another did."""
-        layers = self._owned_by(optimizer)
         owners = self._owners()
+        _, layers_of, halves = self._owned(owners)
+        layers = layers_of[id(optimizer)]
         if len(owners) > 1:
             layers = [layer for layer in layers if not self._is_done(layer, optimizer)]
-        owned = set().union(*map(_parameters_of, owners))
-        for layer in layers:
-            if layer.weight.grad is not None:
-                self._demand_owners(layer, owned, type(optimizer).__name__)
+        for layer in layers if halves else ():
+            if layer in halves and layer.weight.grad is not None:
+                self._demand_owner(layer, *halves[layer], type(optimizer).__name__)
         if layers:
             self._precondition(layers)
-        theirs = [(one, set(self._owned_by(one))) for one in owners if one is not optimizer]
+        theirs = [(one, set(layers_of[id(one)])) for one in owners if one is not optimizer]
         for layer in layers if theirs else ():
             self._awaited[layer] = weakref.WeakSet(one for one, parts in theirs if layer in parts)
 
@@ -280,14 +297,11 @@ class Tracker(Generic[Kind]):
         pool.settle()
         return not pool.has_rows
 
-    def _demand_owners(self, layer: Layer, owned: set[int], kind: str) -> None:
-        """Raises ValueError where the gradient of a weight or bias would be rewritten under an optimizer elsewhere."""
-        parts = {"weight": layer.weight} | ({} if layer.bias_grad is None else {"bias": layer.module.bias})
-        lacking = [name for name, parameter in parts.items() if id(parameter) not in owned]
-        if lacking:
-            (own,) = parts.keys() - lacking
+    def _demand_owner(self, layer: Layer, own: str, other: str, kind: str) -> None:
+        """Raises ValueError where the gradient of the other part would be rewritten under an optimizer elsewhere."""
+        if other == "weight" or layer.bias_grad is not None:
             raise ValueError(
-                f"this {kind} owns the {own} of layer {layer.name!r} but not its {lacking[0]}: attach() the optimizer "
+                f"this {kind} owns the {own} of layer {layer.name!r} but not its {other}: attach() the optimizer "
                 "that owns it, too, or call precondition() before both instead"
             )
 
@@ -304,10 +318,30 @@ class Tracker(Generic[Kind]):
         self._layers = [layer for layer in self._layers if layer not in gone]
         self._gone += gone
 
+    def _owned(self, owners: Sequence[torch.optim.Optimizer]) -> Ownership:
+        """Whose the layers are; found anew only where a parameter is another one, for every step asks."""
+        seen: list[object] = [layer.trained_bias for layer in self._layers]  # of the weights the fingerprint tells
+        for one in owners:
+            seen.append(weakref.ref(one))  # the same object each time
+            for group in one.param_groups:
+                seen += group["params"]
+        known = self._ownership
+        if known is not None and len(known.seen) == len(seen) and all(map(is_, known.seen, seen)):
+            return known
+        owned, halves = set().union(*map(_parameters_of, owners)), {}
+        for layer in self._layers:
+            parts = {"weight": layer.weight, "bias": layer.trained_bias}
+            own = [name for name, parameter in parts.items() if id(parameter) in owned]
+            if len(own) == 1 and parts["bias"] is not None:
+                (other,) = parts.keys() - own
+                halves[layer] = own[0], other
+        self._ownership = Ownership(seen, {id(one): self._owned_by(one) for one in owners}, halves)
+        return self._ownership
+
     def _owned_by(self, optimizer: torch.optim.Optimizer) -> list[Layer]:
         """The layers whose weight, or trained bias, is among the parameters of an optimizer."""
         owned = _parameters_of(optimizer)
-        return [layer for layer in self._layers if id(layer.weight) in owned or id(layer.module.bias) in owned]
+        return [layer for layer in self._layers if id(layer.weight) in owned or id(layer.trained_bias) in owned]
 
     def _is_distributed(self) -> bool:
         if self.process_group is False or not (dist.is_available() and dist.is_initialized()):

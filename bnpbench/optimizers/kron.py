@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -21,16 +22,18 @@ class Kron(LibraryOptimizer):
         probability: how often factors are updated, as a share of the steps; None: the author's schedule, from every
             step to 0.03 of them.
         max_dim: a dimension with more entries has a diagonal factor.
+        opt_einsum: its version, which the order of the products goes with; filled in as ``version`` is.
     """
 
     library_name: ClassVar[str] = "Kron"
-    beside: ClassVar[str] = "opt_einsum"
+    beside: ClassVar[Mapping[str, str]] = {"opt_einsum": "opt_einsum"}
     decays: ClassVar[Literal["decoupled"]] = "decoupled"
     kind: Literal["kron"]
     lr: PositiveFloat = 1e-3
     momentum: Fraction = 0.9
     probability: Annotated[float, Field(gt=0, le=1)] | None = None
     max_dim: Positive = 8192
+    opt_einsum: str | None = None
 
     def options(self) -> dict[str, Any]:
         return {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -23,12 +23,12 @@ class LibraryOptimizer(OptimizerPlugin):
 
     Attributes:
         library_name: of the class there.
-        beside: another package that it needs.
+        beside: other packages that it needs, each by the option that its version is filled in to.
     """
 
     traced: ClassVar[bool] = False
     library_name: ClassVar[str]
-    beside: ClassVar[str | None] = None
+    beside: ClassVar[Mapping[str, str]] = {}
     version: str | None = None
 
     def options(self) -> dict[str, Any]:
@@ -46,23 +46,30 @@ class LibraryOptimizer(OptimizerPlugin):
         return made
 
     def follow(self, optimizer: torch.optim.Optimizer, lr: Tensor) -> None:
-        """Write the number before each step: some of the classes would multiply the tensor in place."""
+        """Write the number before each step: some of the classes would multiply the tensor in place.
+
+        It is read back from the device, which the host waits for, only when the tensor was written to.
+        """
+        seen, rate = -1, self.lr
 
         def read(optimizer: torch.optim.Optimizer, args: object, kwargs: object) -> None:
-            rate = lr.item()
+            nonlocal seen, rate
+            if lr._version != seen:
+                seen, rate = lr._version, lr.item()
             for group in optimizer.param_groups:
                 group["lr"] = rate
 
         optimizer.register_step_pre_hook(read)
 
     def pinned(self) -> Self:
-        for package in filter(None, (self.beside, LIBRARY)):
+        installed = {}
+        for option, package in {**self.beside, "version": LIBRARY}.items():
             try:
-                installed = version(package)
+                installed[option] = version(package)
             except PackageNotFoundError:
                 raise SuiteError(
                     f"{self.kind} needs {package}, which is not installed: pip install 'bnpbench[optimizers]'"
                 ) from None
-        if self.version not in (None, installed):
-            raise SuiteError(f"{LIBRARY} {installed} is installed, and the suite is of {self.version}")
-        return self.model_copy(update={"version": installed})
+            if (asked := getattr(self, option)) not in (None, installed[option]):
+                raise SuiteError(f"{package} {installed[option]} is installed, and the suite is of {asked}")
+        return self.model_copy(update=installed)

@@ -18,8 +18,11 @@ class Muon(OptimizerPlugin):
     """torch.optim.Muon (Jordan et al. 2024) on the matrices of hidden layers, AdamW on the rest.
 
     Muon serves the weights of dense layers and attentions, and the kernels of convolutions as matrices of (out, in
-    times taps). Embeddings, normalizations, biases and, as its authors say, the last layer are AdamW's, at a learning
-    rate of its own that the same schedule changes by the same factor.
+    times taps); where a weight is standardized, what it is computed from. ``in_proj_weight`` of an attention, its three
+    projections one above the other, is orthogonalized as the one matrix of (3 d, d) that it is. Embeddings,
+    normalizations, biases and, as its authors say, the last layer are AdamW's, at a learning rate of its own that the
+    same schedule changes by the same factor. The last layer is the one that the network registers last, not the one
+    that it calls last.
 
     Attributes:
         adjust_lr_fn: how the learning rate goes with the shape of a matrix, as torch documents it: ``original``

@@ -49,7 +49,8 @@ class Row:
         settings: with "auto" still in them.
         group: where it stands on the axes that are not interleaved.
         seed_rank: its seed's place among the seeds.
-        chosen_rank: its place on the axis that ``[select]`` chooses from; 0 without one.
+        chosen_rank: its place among the values, or the combinations of them, that ``[select]`` chooses from; 0
+            without one.
         family: where it stands on all other axes.
     """
 
@@ -75,7 +76,7 @@ class Suite:
         baseline: label or kind of the method that the others are set against, if the suite names one.
         references: published figures.
         claims: what it is expected to show.
-        select: the axis whose best value is chosen before the finals, if any.
+        select: the axis, or the axes together, whose best value is chosen before the finals, if any.
         probe: the neuron looked at in every so many iterations, if any.
         plugins: the Python files that were run for it.
         reads: the files that it says its plugins read.

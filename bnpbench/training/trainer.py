@@ -72,15 +72,16 @@ class Trainer:
         self.order = torch.Generator().manual_seed(seed_for(settings.seed, "order"))
         self.noise = torch.Generator(device).manual_seed(seed_for(settings.seed, "augmentation"))
         self.autocast = autocast(settings, device)
+        mean = settings.loss.mean
+        if settings.label_smoothing:  # else nothing is said of it: a loss of a user's own need not know the word
+            mean = partial(mean, label_smoothing=settings.label_smoothing)
         self.step = Step(
             self.group.wrapped(self.model),
             examples.labels,
             optimizer,
             images=examples.images if isinstance(examples, Resident) else None,
             bnp=self.bnp,
-            loss=self.group.loss(
-                settings.batch_size, partial(settings.loss.mean, label_smoothing=settings.label_smoothing)
-            ),
+            loss=self.group.loss(settings.batch_size, mean),
             penalty=models.penalty(settings, self.model),
             augment=settings.augment != "none" and isinstance(examples, Resident),
             autocast=self.autocast,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 from torch.optim._muon import _adjust_lr, _zeropower_via_newtonschulz
 
 HIDDEN = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.modules.conv._ConvTransposeNd, nn.MultiheadAttention)
@@ -15,9 +16,11 @@ HIDDEN = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.modules.conv._ConvTrans
 def hidden_matrices(model: nn.Module, *, head: bool) -> list[nn.Parameter]:
     """What Muon serves: the weights of dense layers, convolutions and attentions that no embedding shares.
 
+    Of a weight that is computed from one tensor, as a standardized kernel is, that tensor.
+
     Args:
         model: any module.
-        head: whether the last of these layers is served, too.
+        head: whether the last of these layers, in the model's order, is served, too.
 
     Returns:
         Parameters of two or more dimensions, in the model's order, each once.
@@ -25,14 +28,24 @@ def hidden_matrices(model: nn.Module, *, head: bool) -> list[nn.Parameter]:
     layers = [module for module in model.modules() if isinstance(module, HIDDEN)]
     embeddings = [module for module in model.modules() if isinstance(module, nn.Embedding | nn.EmbeddingBag)]
     others = [*embeddings, *([] if head else layers[-1:])]
-    left = {id(parameter) for module in others for parameter in module.parameters(recurse=False)}
+    left = {id(parameter) for module in others for _, parameter in _own(module)}
     found = {
         parameter: None
         for layer in layers
-        for name, parameter in layer.named_parameters(recurse=False)
+        for name, parameter in _own(layer)
         if name.endswith("weight") and parameter.dim() > 1 and id(parameter) not in left
     }
     return list(found)
+
+
+def _own(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    """A module's parameters by name; of one that is parametrized, the original, but no parameter of its computation."""
+    yield from module.named_parameters(recurse=False)
+    if parametrize.is_parametrized(module):
+        assert isinstance(module.parametrizations, nn.ModuleDict)
+        for name, computed in module.parametrizations.items():
+            if isinstance(original := getattr(computed, "original", None), nn.Parameter):
+                yield name, original
 
 
 class MuonBesideAdamW(torch.optim.Optimizer):

@@ -158,7 +158,7 @@ def test_attach_preconditions_before_each_step() -> None:
 def test_attach_refuses_closures_and_optimizers_of_other_models() -> None:
     model = network()
     bnp = BNP(model)
-    with pytest.raises(ValueError, match="owns neither weight nor bias of a layer that BNP tracks"):
+    with pytest.raises(ValueError, match="owns neither weight nor trained bias of a layer that BNP tracks"):
         bnp.attach(torch.optim.SGD(network().parameters(), lr=0.1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     bnp.attach(optimizer)

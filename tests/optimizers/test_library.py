@@ -60,6 +60,25 @@ def test_what_it_needs_beside_the_library_is_asked_for_too(monkeypatch: pytest.M
         made("optimizer", "kron").pinned()
 
 
+def test_the_version_of_what_it_needs_beside_the_library_is_a_setting_of_its_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts: dict[str, list[str]] = {"kron": [], "soap": []}
+    for number in ("3.3.0", "3.4.0"):
+        versions = {"opt_einsum": number, "pytorch-optimizer": "4.1.0"}
+        monkeypatch.setattr(library, "version", versions.__getitem__)
+        for kind, found in texts.items():
+            (tmp_path / "a.toml").write_text(SUITE.replace('"soap", OPTION', f'"{kind}"'))
+            (cell,) = load_suite(tmp_path / "a.toml").cells(device="cpu", threads=1)
+            found.append(cell.canonical)
+    assert len(set(texts["kron"])) == 2
+    assert ['"opt_einsum":"3.3.0"' in text for text in texts["kron"]] == [True, False]
+    assert texts["soap"][0] == texts["soap"][1]
+    assert "opt_einsum" not in texts["soap"][0]
+    with pytest.raises(SuiteError, match=r"opt_einsum 3.4.0 is installed, and the suite is of 3.3.0"):
+        made("optimizer", {"kind": "kron", "opt_einsum": "3.3.0"}).pinned()
+
+
 def test_the_librarys_version_is_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = []
     for number in ("4.1.0", "4.2.0"):
@@ -104,6 +123,22 @@ def test_the_rate_is_read_before_each_step_and_never_written(kind: str) -> None:
         assert lr.item() == pytest.approx(rate)
         moved.append(not torch.equal(layer.weight.detach(), before))
     assert moved[1:] == [True, False]
+
+
+def test_the_rate_is_read_back_only_where_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    lr, read, rates = torch.tensor(0.5), list[float](), list[float]()
+    optimizer = torch.optim.SGD(nn.Linear(3, 2).parameters(), lr=1.0)
+    made("optimizer", "soap").follow(optimizer, lr)
+    item = lr.item
+    monkeypatch.setattr(lr, "item", lambda: read.append(value := item()) or value)
+    for write in (None, None, lr.fill_, None, lr.copy_):
+        if write is not None:
+            write(lr / 2)
+        optimizer.param_groups[0]["lr"] = 9.0  # as where a state was loaded
+        optimizer.step()
+        rates.append(optimizer.param_groups[0]["lr"])
+    assert rates == [0.5, 0.5, 0.25, 0.25, 0.125]
+    assert read == [0.5, 0.25, 0.125]
 
 
 @NEEDS_OPTIMIZERS

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
+from bnpbench.losses.base import LossPlugin
 from bnpbench.measure.clock import CpuClock
 from bnpbench.training import models
 from bnpbench.training.examples import Resident
@@ -53,6 +55,22 @@ def test_three_epochs_equal_a_loop_by_hand(method: str) -> None:
     output = model(images)
     assert rows[-1]["test_loss"] == pytest.approx(F.cross_entropy(output, labels).item(), rel=1e-4)
     assert rows[-1]["test_accuracy"] == pytest.approx((output.argmax(1) == labels).double().mean().item())
+
+
+class Capped(LossPlugin):
+    """Trained on something else than its mean, and nothing known of smoothing."""
+
+    kind: Literal["capped"]
+
+    def of_each(self, output: Tensor, labels: Tensor) -> Tensor:
+        return F.cross_entropy(output, labels, reduction="none")
+
+    def mean(self, output: Tensor, labels: Tensor) -> Tensor:  # type: ignore[override]
+        return self.of_each(output, labels).clamp(max=1.0).mean()
+
+
+def test_a_loss_of_ones_own_need_not_know_of_smoothing() -> None:
+    assert trainer(loss=Capped.made()).epoch()["train_loss"] <= 1.0
 
 
 @pytest.mark.parametrize("method", ["vanilla", "bn", "bnp", "4things"])

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils.parametrize import register_parametrization
 
 from bnpbench.updates.muon import MuonBesideAdamW, hidden_matrices
+from tests.support.kinds import made
 
 SHAPES = [(6, 4), (4, 6), (5, 2, 3, 3), (9, 1, 2, 2)]
 
@@ -89,3 +91,31 @@ def test_embeddings_norms_biases_and_the_head_are_left(tied: bool) -> None:
     hidden = ["mix.in_proj_weight", "mix.out_proj.weight", "conv.weight", "hidden.weight"]
     assert [names[id(p)] for p in hidden_matrices(model, head=False)] == hidden
     assert [names[id(p)] for p in hidden_matrices(model, head=True)] == hidden + ([] if tied else ["head.weight"])
+
+
+@pytest.mark.parametrize("method", ["ws+gn", "scaled-ws"])
+def test_of_a_kernel_that_is_computed_the_original_is_served_and_no_gain(method: str) -> None:
+    """Of convolutions alone, whose kernels are all computed but the last layer's."""
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 1))
+    made("method", method).finish(model, (3, 8, 8))
+    names = {id(p): name for name, p in model.named_parameters()}
+    hidden = [f"{place}.parametrizations.weight.original" for place in (0, 2)]
+    assert [names[id(p)] for p in hidden_matrices(model, head=False)] == hidden
+    assert [names[id(p)] for p in hidden_matrices(model, head=True)] == [*hidden, "4.weight"]
+    optimizer = made("optimizer", "muon").build(model, weight_decay=0.0)
+    before = [p.detach().clone() for p in hidden_matrices(model, head=False)]
+    model(torch.randn(2, 3, 8, 8)).square().mean().backward()
+    optimizer.step()
+    assert not any(map(torch.equal, before, hidden_matrices(model, head=False)))
+
+
+def test_a_head_or_a_tied_weight_that_is_computed_is_left() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+    register_parametrization(model[1], "weight", nn.Softplus())
+    assert [p.shape for p in hidden_matrices(model, head=False)] == [(4, 4)]
+    assert [p.shape for p in hidden_matrices(model, head=True)] == [(4, 4), (2, 4)]
+    tied = Text(tied=False)
+    tied.hidden.weight = tied.words.weight
+    for module in (tied.words, tied.hidden):
+        register_parametrization(module, "weight", nn.Softplus())
+    assert not any(p.shape == (7, 4) for p in hidden_matrices(tied, head=False))
