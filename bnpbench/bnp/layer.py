@@ -177,10 +177,15 @@ class Layer:
         return weight, bias.view(self.groups, -1, 1)
 
     def put(self, weight: Tensor, bias: Tensor | None) -> None:
-        """Write gradients of the shapes of :meth:`gradients` into ``.grad``."""
+        """Write gradients of the shapes of :meth:`gradients` into ``.grad``; they may be views of that."""
         for grad, new in ((self.weight.grad, weight), (self.bias_grad if self.biased else None, bias)):
-            if grad is not None and new is not None and new._base is not grad:
-                grad.copy_(new.view(grad.shape))
+            if grad is None or new is None:
+                continue
+            if new.untyped_storage()._cdata == grad.untyped_storage()._cdata:
+                if _same_places(new, grad.view(new.shape)):
+                    continue
+                new = new.clone()
+            grad.copy_(new.reshape(grad.shape))
 
     def statistics(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Step 1: mean and variance of the input of a call, both (n,)."""
@@ -233,6 +238,14 @@ class Layer:
             f"layer {self.name!r} has no {name} of its own any more: it was pruned or parametrized after BNP was made. "
             "bnp.remove(), and make BNP afterwards, which leaves such layers alone"
         )
+
+
+def _same_places(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors of one storage and shape have the same elements at the same places.
+
+    ``is_set_to`` says that, too, but not on the meta device.
+    """
+    return bool(one.storage_offset() == other.storage_offset()) and one.stride() == other.stride()
 
 
 def input_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:

@@ -14,11 +14,13 @@ from torch import Tensor, nn
 from bnpbench.bnp.algorithms import at_least_float32
 from bnpbench.bnp.layer import Counts, Layer, without_autocast
 from bnpbench.bnp.pool import Pools
-from bnpbench.bnp.sums import Look, State, Sums, SumsPool, Transform
+from bnpbench.bnp.sums import Look, State, Sums, SumsPool, Transform, expected_below
 from bnpbench.bnp.tracker import Tracker, refuse_gradients
 from bnpbench.bnp.tracking import Predicate
+from bnpbench.errors import StatisticsError
 
-_DRAWS, _DRAWS_OF_A_RANK = "draws", 2**40  # no training has so many passes
+_STEPS, _DRAWS = "steps", "draws"  # what a state dict has beside what the transform carries
+_DRAWS_OF_A_RANK = 2**40  # no training has so many passes
 
 
 class Rewriter(Tracker[SumsPool]):
@@ -47,6 +49,9 @@ class Rewriter(Tracker[SumsPool]):
 
     Attributes:
         transform: as given.
+
+    Raises:
+        ValueError: another tracker has one of the layers; the transform's state has a name that is taken.
     """
 
     def __init__(
@@ -88,9 +93,10 @@ class Rewriter(Tracker[SumsPool]):
         return (True,) if self.transform.every == 1 else (True, False)
 
     def refreshes(self, ahead: int = 0) -> bool:
-        """Whether the next step has a refresh, or a later one.
+        """Whether the next step has a refresh, or a later one; inside of :meth:`turn`, of which kind they all are.
 
-        Of a layer that has had no part in any step, nobody knows when it will.
+        Of a layer that has had no part in any step, nobody knows when it will: its first step refreshes it, though this
+        said False of that step. Such a step is timed as an ordinary one.
 
         Args:
             ahead: so many steps later than the next.
@@ -98,6 +104,8 @@ class Rewriter(Tracker[SumsPool]):
         Returns:
             True or False; the host knows.
         """
+        if self._turn is not None:
+            return self._turn
         every, begun = self.transform.every, {steps for steps in self._steps.values() if steps}
         return any((steps + ahead) % every == 0 for steps in begun or {0})
 
@@ -119,6 +127,8 @@ class Rewriter(Tracker[SumsPool]):
 
     def advance(self) -> None:
         """A step like the last one has run without this object, compiled or captured."""
+        if self._turn is not None:
+            return
         for layer in self._last:
             self._steps[layer] += 1
 
@@ -128,7 +138,8 @@ class Rewriter(Tracker[SumsPool]):
         """Run the transform's further backward passes, and count the labels that the loss is a mean over.
 
         To be called between a forward pass and its backward pass. Gradients stay as they are. A transform that sums
-        over no gradients asks for nothing of this.
+        over no gradients asks for nothing of this. The calls are those that ``output`` depends on and that were not
+        looked back at before; forward passes that are never looked back at leave nothing behind.
 
         Args:
             output: of the model: logits, (N, classes, ...), one label for each N and each place of the further
@@ -138,12 +149,16 @@ class Rewriter(Tracker[SumsPool]):
             return
         pools, classes = self._pools.of(self._layers), output.shape[1]
         look = Look(output.numel() // classes)
-        for pool in pools:
-            pool.count_labels(look)
+        own = dict.fromkeys(pools, False)  # whether it has one of the calls
+        edges = {call: edge for call, edge in expected_below(output) if call.pool in own and call.look is None}
+        for call in edges:
+            call.look, own[call.pool] = look, True
+        for pool, has_calls in own.items():
+            if not has_calls:
+                pool.count_compiled_labels(look)
         if self._draws is not None:
-            calls = [(pool, call, edge) for pool in pools for call, edge in pool.edges.items()]
             taps = [pool.tap for pool in pools if pool.tap is not None]
-            wanted: Any = [*(edge for _, _, edge in calls), *taps]  # torch knows lists of either
+            wanted: Any = [*edges.values(), *taps]  # torch knows lists of either
             self._draws = self._draws.to(output.device)
             self._pools.looking_back = True
             try:
@@ -153,22 +168,20 @@ class Rewriter(Tracker[SumsPool]):
                             at_least_float32(output), number, self._draws + self._first_draw
                         )
                     found = torch.autograd.grad(objective, wanted, retain_graph=True, allow_unused=True)
-                    for (pool, call, _), grad in zip(calls, found, strict=False):
-                        pool.look_back(call, grad)
+                    for call, grad in zip(edges, found, strict=False):
+                        call.look_back(grad)
                     self._draws.add_(1)
             finally:
                 self._pools.looking_back = False
-        for pool in pools:
-            pool.edges.clear()
 
     # --- state -----------------------------------------------------------------------------------
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         super().load_state_dict(state)
         for layer in self._states:
-            self._steps[layer] = int(state[f"{_prefix(layer)}steps"])
+            self._steps[layer] = int(state[f"{_prefix(layer)}{_STEPS}"])
 
-    def input_matrix(self, name: str, inputs: Tensor, group: int = 0) -> Tensor:
+    def input_matrix(self, name: str, inputs: Tensor, group: int = 0) -> Tensor | None:
         """What the next step multiplies [G_b | G_w] of a group by, from the right, if these are its rows.
 
         Args:
@@ -178,9 +191,13 @@ class Rewriter(Tracker[SumsPool]):
 
         Returns:
             (columns, columns), in the inputs' precision and on their device. Nothing of this object is changed. Of
-            gradients nothing is known here: ``outputs`` of the sums is None.
+            gradients nothing is known here: ``outputs`` of the sums is None, and what the transform keeps of them is
+            that of the steps before, while the next step would fold its own in first. None where it keeps any and the
+            layer has had no part in a step: there is nothing yet to stand in.
         """
         layer = next(layer for layer in self._layers if layer.name == name)
+        if self.transform.gradients and not self._steps[layer]:
+            return None
         alone = copy(layer)
         alone.channels, alone.outputs, alone.groups = layer.channels // layer.groups, layer.outputs // layer.groups, 1
         state = {
@@ -203,7 +220,7 @@ class Rewriter(Tracker[SumsPool]):
         values = {} if self._draws is None else {_DRAWS: self._draws}
         for layer, state in self._states.items():
             values.update({f"{_prefix(layer)}{name}": value for name, value in state.items()})
-            values[f"{_prefix(layer)}steps"] = torch.tensor(self._steps[layer])
+            values[f"{_prefix(layer)}{_STEPS}"] = torch.tensor(self._steps[layer])
         return values
 
     def _place(self) -> None:
@@ -213,15 +230,26 @@ class Rewriter(Tracker[SumsPool]):
             if not state:
                 with weight.device:
                     state.update(self.transform.start(layer))
+                self._demand_names(state)
             for name, value in state.items():
                 if value.is_meta and not weight.is_meta:  # it has no values to keep
                     with weight.device:
                         value = self.transform.start(layer)[name]
                 state[name] = value.to(weight.device, dtype)
 
+    def _demand_names(self, state: State) -> None:
+        """Raises ValueError where a name in a transform's state would be another's in the state dict."""
+        taken = [name for name in state if name in (_STEPS, _DRAWS) or "." in name]
+        if taken:
+            raise ValueError(
+                f"{self.title}: start() names a tensor {taken[0]!r}, but {_STEPS!r} and {_DRAWS!r} are taken and a dot "
+                "stands between layers: take another name"
+            )
+
     # --- a step ----------------------------------------------------------------------------------
 
     def _apply(self, chosen: Sequence[SumsPool], active: list[SumsPool]) -> None:
+        self._demand_biases(pool.layer for pool in active)
         sums = self._sums(chosen)
         without_rows = [pool for pool in active if not pool.has_rows and not _has_rows(sums.get(pool))]
         refuse_gradients(self.title, [pool.layer for pool in without_rows])
@@ -237,8 +265,16 @@ class Rewriter(Tracker[SumsPool]):
                     self.transform.refresh(layer, state)
                 if pool in active:
                     layer.put(*self.transform.apply(layer, state, *layer.gradients(pool.dtype)))
-        if self._turn is None:
-            self.advance()
+        self.advance()
+
+    def _demand_biases(self, layers: Iterable[Layer]) -> None:
+        """Raises StatisticsError where a bias is trained that was not when the shapes of sums and state were chosen."""
+        later = [repr(layer.name) for layer in layers if not layer.biased and layer.bias_grad is not None]
+        if later:
+            raise StatisticsError(
+                f"the bias of layer {', '.join(later)} is trained now, but was not when {self.title} was made, whose "
+                f"matrices have no place for it: remove() it, and make {self.title} for the model as it is now"
+            )
 
     def _sums(self, chosen: Sequence[SumsPool]) -> dict[SumsPool, Sums]:
         """Those of all ranks, of all layers; empty where this process is alone."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count as numbers
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.autograd.graph import GradientEdge
 
 from bnpbench.bnp.layer import Counts, Layer, without_autocast
 from bnpbench.bnp.pool import Call, Pool, Pools, is_recomputed, not_in_backward
@@ -168,12 +169,18 @@ class SumsCall(Call):
     """One call of a layer: what a transform sums over its rows, and over the gradients that reached its output."""
 
     __slots__ = ("inputs", "look", "outputs")
+    pool: SumsPool
 
     def __init__(self, pool: SumsPool, inputs: Tensor, counts: Counts) -> None:
         super().__init__(pool, counts)
         self.inputs = inputs
         self.outputs: Tensor | None = None
         self.look: Look | None = None
+
+    def look_back(self, grad: Tensor | None) -> None:
+        """Take the gradient of a further backward pass at the output."""
+        if grad is not None:
+            self.outputs = _added(self.outputs, self.pool.output_sums(grad))
 
 
 class SumsPool(Pool):
@@ -193,8 +200,6 @@ class SumsPool(Pool):
         super().__init__(layer, pools, 3)  # of compiled modules the counts; what goes with them is below
         self.transform, self.state, self.ranks = transform, state, ranks
         self.looks_back = transform.looks_back
-        # Of the calls since the last look back; an edge keeps the graph alive, and is there only where it is asked for.
-        self.edges: dict[SumsCall, GradientEdge | None] = {}
         self._compiled: dict[str, Tensor] = {}
         self.number = next(_NUMBERS)
         _POOLS[self.number] = self
@@ -231,8 +236,10 @@ class SumsPool(Pool):
     def expect(self, call: Call, source: Tensor, waits: bool) -> None:
         super().expect(call, source, waits)
         if self.transform.gradients and not_in_backward():
-            assert isinstance(call, SumsCall)
-            self.edges[call] = get_gradient_edge(source) if self.looks_back else None
+            # Kept by the graph, so that it goes where the graph goes; an edge kept here would keep the graph alive.
+            assert source.grad_fn is not None
+            metadata: Any = source.grad_fn.metadata  # a dict, whatever torch's stubs say
+            metadata.setdefault(_EXPECTED, {})[call] = source.output_nr
 
     def _join(self, calls: dict[Call, Tensor | None]) -> None:
         for call, outputs in calls.items():
@@ -245,17 +252,10 @@ class SumsPool(Pool):
             call.outputs = outputs if call.outputs is None else call.outputs + outputs
         super()._join(dict.fromkeys(calls))
 
-    def count_labels(self, look: Look) -> None:
-        """The calls since the last look back serve the loss of so many labels; those of them that count share these."""
-        for call in self.edges:
-            call.look = look
-        if self.tap is not None and not self.edges and self.has_compiled:
+    def count_compiled_labels(self, look: Look) -> None:
+        """The calls inside compiled modules, if there are any, serve the loss of so many labels."""
+        if self.tap is not None and self.has_compiled:
             self.add_compiled("labels", torch.full((), look.labels, dtype=self.dtype, device=self.tap.device))
-
-    def look_back(self, call: SumsCall, grad: Tensor | None) -> None:
-        """Take the gradient of a further backward pass at the output of a call."""
-        if grad is not None:
-            call.outputs = _added(call.outputs, self.output_sums(grad))
 
     # --- compiled modules ------------------------------------------------------------------------
 
@@ -339,8 +339,30 @@ class SumsPool(Pool):
         super().empty()
         if self.tap is not None:
             self.tap.grad = None
-        self.edges.clear()
         self._compiled.clear()
+
+
+_EXPECTED = "bnpbench.bnp.sums"  # in the metadata of an autograd node: the calls whose output it gave, with its number
+
+
+def expected_below(output: Tensor) -> Iterator[tuple[SumsCall, GradientEdge]]:
+    """The calls that an output depends on, of all trackers, each with where its gradient arrives.
+
+    Those that are recomputed in a backward pass, or were made inside compiled modules, are not among them.
+    """
+    waiting = [output.grad_fn]
+    seen = {None, *waiting}
+    while waiting:
+        node = waiting.pop()
+        if node is None:
+            continue
+        metadata: Any = node.metadata
+        for call, number in metadata.get(_EXPECTED, {}).items():
+            yield call, GradientEdge(node, number)
+        for further, _ in node.next_functions:  # in their order: what is traced has to be the same each time
+            if further not in seen:
+                seen.add(further)
+                waiting.append(further)
 
 
 def _added(total: Tensor | None, sums: Tensor | None, one: Tensor | None = None) -> Tensor | None:

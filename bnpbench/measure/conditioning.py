@@ -125,7 +125,10 @@ def conditioning(
     Returns:
         One entry for the batch's statistics, one for them damped, one for the running ones if ``bnp`` tracks the layer.
         Where that is no BNP, the last is of the symmetric matrix by which its next step multiplies from the side of the
-        inputs; a factor on the other side leaves the Hessian of one neuron as it is, up to a number.
+        inputs; a factor on the other side leaves the Hessian of one neuron as it is, up to a number. It is left out
+        before the first step on the layer if the matrix depends on gradients at the output, as K-FAC's (pi) and Eva's
+        do: those come with the step. Later it takes what is kept of those of the steps before (K-FAC's B, Eva's b),
+        also where the next step will refresh with its own.
 
     Raises:
         BnpbenchError: there is no such layer or neuron.
@@ -135,7 +138,8 @@ def conditioning(
     own = _preconditioners(view, bnp, layer)
     preconditioners: list[_Preconditioner | _Matrix] = [*own]
     if isinstance(bnp, Rewriter) and layer in bnp.layers:
-        preconditioners.append(_Matrix(bnp.input_matrix(layer, view.inputs, view.group)))
+        matrix = bnp.input_matrix(layer, view.inputs, view.group)
+        preconditioners += [] if matrix is None else [_Matrix(matrix)]
     matrices = [view.weighted(rows) for rows in [_plain(view), *(p.apply(view) for p in preconditioners)]]
     spectra = [_singular_values(matrix) for matrix in matrices]
     rank = max(map(numerical_rank, matrices, spectra))

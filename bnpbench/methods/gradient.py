@@ -57,7 +57,8 @@ class GradientPlugin(MethodPlugin):
             layer: with ``groups``, ``columns``, ``outputs`` (of all groups), ``biased``.
 
         Returns:
-            Tensors by name, (groups, ...) or 0-d; made on the default device, which is the layer's.
+            Tensors by name, (groups, ...) or 0-d; made on the default device, which is the layer's. No name is "steps"
+            or "draws", or has a dot.
         """
         return {}
 

@@ -33,7 +33,8 @@ class Preparation:
 
     Attributes:
         call: runs a step; takes what the step takes.
-        active: what really runs, such as ``graphed(compiled)``.
+        active: what really runs, such as ``graphed(compiled)``; where the programs of a step with a refresh and of one
+            without differ in that, both, with a comma.
         cache_hits: graphs that inductor found compiled, in its cache on disk.
         cache_misses: graphs that it compiled.
         graph_bytes: that a CUDA graph keeps for what its step makes and drops: activations, gradients.
@@ -248,10 +249,11 @@ def in_turns(
         rewriter.advance()
 
     several = parts.values()
+    active = ", ".join(dict.fromkeys(part.active for part in several))  # the one may compile and the other not
     kept = [part.graph_bytes for part in several if part.graph_bytes is not None]
     return Preparation(
         call,
-        parts[True].active,
+        active,
         sum(part.cache_hits for part in several),
         sum(part.cache_misses for part in several),
         sum(kept) if kept else None,

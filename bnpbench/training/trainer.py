@@ -6,6 +6,7 @@ import gc
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from statistics import median, quantiles
 
@@ -153,6 +154,8 @@ class Trainer:
     def kernels(self) -> int | None:
         """What a step queues on a CUDA device, looked at under the profiler; None where that sees nothing.
 
+        Of one without a refresh, where the method refreshes what it keeps in some.
+
         To be asked when all is measured: it takes a step, and the profiler may leave something behind.
         """
         if self.device.type != "cuda":
@@ -160,7 +163,9 @@ class Trainer:
         count = self.settings.batch_size
         part = self.group.share(count)
         (batch,) = self.examples.training(torch.arange(count), count, seed=0, part=part)
-        return kernels_of(lambda: self.engine.call(*batch))
+        ordinary = self.bnp.turn(self.bnp.turns[-1]) if isinstance(self.bnp, Rewriter) else nullcontext()
+        with ordinary:
+            return kernels_of(lambda: self.engine.call(*batch))
 
     def epoch(self) -> EpochRow:
         """Train one epoch, evaluate, and give the row (without key, block and turn)."""

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 from bnpbench import GradientPlugin
 from bnpbench.bnp.rewriter import Rewriter
+from bnpbench.errors import StatisticsError
 from bnpbench.methods.bnp_full import BnpFull
 from bnpbench.methods.eva_f import EvaF
 from bnpbench.methods.foof import Foof
@@ -357,3 +358,81 @@ def of_two_ranks(rank: int, store: str) -> None:
 
 def test_two_ranks_are_one_batch(tmp_path: Path) -> None:
     ranks.together(of_two_ranks, RANKS, str(tmp_path / "store"))
+
+
+class Named(GradientPlugin):
+    """Carries a tensor of some name; the gradient stays."""
+
+    kind: str = "named"
+    name: str
+
+    def start(self, layer: Any) -> dict[str, Tensor]:
+        return {self.name: torch.zeros(layer.groups, layer.columns)}
+
+
+@pytest.mark.parametrize("name", ["steps", "draws", "2.inputs"])
+def test_names_that_are_taken_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"named: start\(\) names a tensor '{name}'.*take another name"):
+        Rewriter(network(), Named(name=name))
+    Rewriter(network(), Named(name="step"))
+
+
+class Transposed(GradientPlugin):
+    """Gives a view of the gradient."""
+
+    kind: str = "transposed"
+
+    def input_sums(self, layer: Any, state: Any, rows: Tensor) -> Tensor:
+        return rows.sum(1)
+
+    def fold(self, layer: Any, state: Any, sums: Any) -> None:
+        return
+
+    def rewrite(self, layer: Any, state: Any, gradient: Tensor) -> Tensor:
+        return gradient.mT
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [(nn.Linear(3, 3, bias=False), (4, 3)), (nn.Conv2d(4, 4, 1, groups=2, bias=False), (4, 4, 2, 2))],
+    ids=["linear", "convolution"],
+)
+def test_another_view_of_the_gradient_takes_its_place(layer: nn.Module, shape: tuple[int, ...]) -> None:
+    rewriter = Rewriter(layer, Transposed())
+    generator = torch.Generator().manual_seed(0)
+    layer(torch.randn(shape, generator=generator)).square().sum().backward()
+    groups = getattr(layer, "groups", 1)
+    before = layer.weight.grad.clone().reshape(groups, -1, layer.weight[0].numel())
+    rewriter.precondition()
+    torch.testing.assert_close(layer.weight.grad.reshape(before.shape), before.mT, rtol=0, atol=0)
+
+
+@RUNNING
+def test_a_bias_that_is_trained_later_is_refused(name: str) -> None:
+    model = network()
+    model[0].bias.requires_grad_(False)
+    _, rewriter = followed(model, name)
+    for trained in (False, True):
+        model[0].bias.requires_grad_(trained)
+        model.zero_grad()
+        model(images(3, 0)).square().mean().backward()
+        if not trained:
+            rewriter.precondition()
+    before, grads = rewriter.state_dict(), [p.grad.clone() for p in model.parameters()]
+    with pytest.raises(StatisticsError, match=r"the bias of layer '0' is trained now, .*: remove\(\) it, and make"):
+        rewriter.precondition()
+    assert all(value.equal(before[key]) for key, value in rewriter.state_dict().items())
+    assert all(p.grad.equal(grad) for p, grad in zip(model.parameters(), grads, strict=True))
+
+
+def test_inside_of_a_turn_steps_are_of_one_kind_and_not_counted() -> None:
+    model = network()
+    rewriter = Rewriter(model, Foof.made(every=3))
+    for refresh in (True, False):
+        with rewriter.turn(refresh):
+            model(images(3, 0)).square().mean().backward()
+            rewriter.precondition()
+            rewriter.advance()
+            assert rewriter.refreshes() is refresh
+    assert rewriter.state_dict()["0.steps"] == 0
+    assert rewriter.refreshes()

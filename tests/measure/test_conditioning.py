@@ -19,7 +19,9 @@ from bnpbench.measure.curvature import look
 from bnpbench.methods.foof import Foof
 from bnpbench.methods.gradient import GradientPlugin
 from bnpbench.methods.mac import Mac
+from bnpbench.methods.preconditioning import Training
 from bnpbench.results.schema import STEPS
+from tests.support.kinds import made
 from tests.support.neurons import CASES, case_of, dense, loss_of
 
 # torch.func.hessian scripts its forward-mode rules when first used
@@ -342,3 +344,28 @@ def test_layers_called_by_name_are_seen() -> None:
     assert conditioning(model, torch.randn(8, 6), layer="fc1", neuron=0)
     shapes = tracked_shapes(BNP(model), model, torch.empty(8, 6, device="meta"))
     assert [shape.rows_in for shape in shapes] == [8, 8]
+
+
+@pytest.mark.parametrize(
+    "method", [{"kind": "kfac", "fisher": "empirical"}, {"kind": "kfac"}, {"kind": "eva"}], ids=str
+)
+def test_what_takes_gradients_at_outputs_is_not_known_before_the_first_step(method: dict[str, Any]) -> None:
+    """Then it is, with what is kept of those gradients; the next step has no refresh."""
+    torch.manual_seed(0)
+    model, x = dense().double(), torch.randn(20, 4, dtype=torch.float64)
+    rewriter = made("method", {**method, "every": 2}).preconditioner(model, Training(20))
+    known = ["batch", "batch_damped"]
+    assert [one.preconditioner for one in conditioning(model, x, layer="2", bnp=rewriter)] == known
+    output = model(x)
+    rewriter.look_back(output)
+    F.cross_entropy(output, torch.arange(20) % 3).backward()
+    rewriter.precondition()
+    *_, last = conditioning(model, x, layer="2", neuron=1, bnp=rewriter)
+    state = {name: value.clone() for name, value in rewriter._states[rewriter._layers[1]].items()}
+    matrix = rewriter.transform.input_matrix(rewriter._layers[1], state)[0]
+    loss, start = loss_of(model, x, "2", 1)
+    values, vectors = torch.linalg.eigh(matrix)
+    root = vectors * values.sqrt() @ vectors.mT
+    values = torch.linalg.eigvalsh(root.T @ torch.func.hessian(loss)(start) @ root).flip(0)
+    assert last.preconditioner == "running_damped"
+    assert last.kappa_preconditioned == pytest.approx((values[0] / values[last.rank - 1]).item(), rel=1e-6)

@@ -152,3 +152,15 @@ def test_the_schedule_reaches_both_optimizers_of_a_compiled_step() -> None:
 
 def test_a_compiled_step_equals_the_eager_one_in_float32() -> None:
     assert disagreement("fc", "bnp", SGD, torch.float32) <= 1e-5
+
+
+@pytest.mark.parametrize(
+    ("kinds", "active"),
+    [(("compiled", "compiled"), "compiled"), (("compiled", "eager"), "compiled, eager")],
+    ids=str,
+)
+def test_both_programs_say_what_they_are(kinds: tuple[str, str], active: str) -> None:
+    ours = trainer(method={"kind": "foof", "every": 3})
+    left = iter(kinds)
+    found = engines.in_turns(lambda step, sample: engines.Preparation(step, next(left)), ours.step, ())
+    assert found.active == active

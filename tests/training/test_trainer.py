@@ -12,9 +12,12 @@ from torch import Tensor
 
 from bnpbench.losses.base import LossPlugin
 from bnpbench.measure.clock import CpuClock
-from bnpbench.training import models
+from bnpbench.methods.foof import Foof
+from bnpbench.training import engines, models
+from bnpbench.training import trainer as trainers
 from bnpbench.training.examples import Resident
 from bnpbench.training.state import seed_for
+from bnpbench.training.step import Step
 from bnpbench.training.trainer import diverged
 from tests.support.training import trainer, weights
 
@@ -222,3 +225,32 @@ def test_a_schedule_sets_the_rate() -> None:
     ours = trainer(schedule={"kind": "steps", "epochs": (1,), "factor": 0.5})
     assert [round(ours.epoch()["learning_rate"], 6) for _ in range(2)] == [0.1, 0.05]
     assert ours.lr.item() == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("engine", ["eager", "graphed"])
+def test_kernels_are_those_of_a_step_without_a_refresh(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = trainer(method={"kind": "foof", "every": 10}, engine="eager")
+    if engine == "graphed":  # its two programs, each run operator by operator
+        ours.engine = engines.in_turns(in_its_turn, ours.step, ())
+    refreshed = []
+    refresh = Foof.refresh
+    monkeypatch.setattr(Foof, "refresh", lambda *args: (refreshed.append(1), refresh(*args)))
+    monkeypatch.setattr(trainers, "kernels_of", lambda work: (work(), len(refreshed))[1])
+    ours.epoch()  # ten steps: the next one has a refresh
+    assert ours.bnp.refreshes()
+    refreshed.clear()
+    ours.device = torch.device("cuda")
+    assert ours.kernels() == 0
+    assert ours.bnp.refreshes()
+
+
+def in_its_turn(step: Step, sample: tuple[torch.Tensor, ...]) -> engines.Preparation:
+    """A program is made of the step as it is at this moment."""
+    rewriter = step.bnp
+    kind = rewriter.refreshes()
+
+    def call(*arguments: torch.Tensor) -> None:
+        with rewriter.turn(kind):
+            step(*arguments)
+
+    return engines.Preparation(call, "recorded")
