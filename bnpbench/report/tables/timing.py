@@ -60,7 +60,8 @@ def _no_ratios(view: View, group: Group) -> str:
     if "method" not in view.document.measure.interleave:
         return 'the methods were not measured in turn ([measure] interleave = ["method"])'
     planned = {cell.key: cell.block for cell in view.document.cells}
-    if len({planned.get(cell.key) for cell in group.cells}) > len({(cell.seed, cell.batch_size) for cell in group.cells}):
+    blocks = {planned.get(cell.key) for cell in group.cells}
+    if len(blocks) > len({(cell.seed, cell.batch_size) for cell in group.cells}):
         return "only cells that agree in all settings but the method took turns, and here others differ, too"
     if all(cell.ok for cell in group.cells):
         return "the methods were not measured in turn, for the process of their block died and each ran again by itself"
