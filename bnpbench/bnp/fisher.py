@@ -77,7 +77,11 @@ def uniform(draw: Tensor, places: Tensor) -> Tensor:
     Returns:
         float64, of the shape of ``places``.
     """
-    return (_hash(_hash(_hash(draw >> 32) ^ (draw & _MASK)) ^ places).double() + 0.5) / 2**32
+    seed = _hash(_hash(draw >> 32) ^ (draw & _MASK))
+    # The sum of one number: torch's compiler writes each use of a number out in full unless something stands between,
+    # and a hash uses its own nine times over.
+    seed = seed.view(1).cumsum(0)
+    return (_hash(seed ^ places).double() + 0.5) / 2**32
 
 
 def _hash(bits: Tensor) -> Tensor:
