@@ -131,7 +131,7 @@ def test_a_long_cell_goes_on_from_its_last_epoch_bit_for_bit(tmp_path: Path) -> 
         (tmp_path / name).mkdir()
         suite(tmp_path / name, LONG, "long.toml")
     with started("run", "long.toml", cwd=tmp_path / "killed") as process:
-        wait_for(lambda: len(kept(tmp_path / "killed" / "results")) >= 2, process)  # a state is kept every second
+        wait_for(lambda: len(kept(tmp_path / "killed" / "results")) > 0, process)  # a state, and epochs
     for name in ("killed", "whole"):
         assert bnpbench("run", "long.toml", cwd=tmp_path / name).returncode == 0
     killed, whole = (read_results(tmp_path / name / "results") for name in ("killed", "whole"))

@@ -66,7 +66,7 @@ def test_two_devices_give_the_rows_of_one(tmp_path: Path) -> None:
 
 
 def test_a_rank_killed_once_a_state_is_kept(running: subprocess.Popen[str], tmp_path: Path) -> None:
-    wait_for(lambda: len(kept(tmp_path / "results")) >= 2, running)
+    wait_for(lambda: len(kept(tmp_path / "results")) > 0, running)
     first, second = ranks(running)
     second.kill()
     _, errors = running.communicate(timeout=200)
