@@ -404,14 +404,14 @@ def live_hook(module: nn.Module) -> ForwardHook | None:
     return None
 
 
-def not_in_backward() -> bool:
-    """Whether no backward pass is under way here."""
-    return _graph_task() == _NO_TASK
+def in_backward() -> bool:
+    """Whether a backward pass is under way here, so that a call is one that checkpointing runs again."""
+    return _graph_task() != _NO_TASK
 
 
 def is_recomputed() -> bool:
     """Whether checkpointing runs a call again that has run before with gradients enabled."""
-    if _graph_task() == _NO_TASK:
+    if not in_backward():
         return False
     hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
     return hooks is not None and hooks[0].__module__ == checkpoint.__name__

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
 from bnpbench.bnp.layer import Counts, Layer, without_autocast
-from bnpbench.bnp.pool import Call, Pool, Pools, is_recomputed, not_in_backward
+from bnpbench.bnp.pool import Call, Pool, Pools, in_backward, is_recomputed
 from bnpbench.errors import StatisticsError
 
 State = dict[str, Tensor]
@@ -235,7 +235,7 @@ class SumsPool(Pool):
 
     def expect(self, call: Call, source: Tensor, waits: bool) -> None:
         super().expect(call, source, waits)
-        if self.transform.gradients and not_in_backward():
+        if self.transform.gradients and not in_backward():
             # Kept by the graph, so that it goes where the graph goes; an edge kept here would keep the graph alive.
             assert source.grad_fn is not None
             metadata: Any = source.grad_fn.metadata  # a dict, whatever torch's stubs say

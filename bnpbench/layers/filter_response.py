@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
+from bnpbench.bnp.algorithms import at_least_float32
+from bnpbench.bnp.pool import in_backward
 from bnpbench.errors import NotApplicable
 from bnpbench.layers.probing import on_meta
 
 _RELUS = frozenset({F.relu, F.relu_, torch.relu, torch.relu_, Tensor.relu, Tensor.relu_})
-_graph_task, _NO_TASK = torch._C._current_graph_task_id, -1
 _THRESHOLDED = "_bnpbench_thresholded"
 """The attribute of a tensor that is to pass the next ReLU."""
 
@@ -46,7 +47,7 @@ class FilterResponseNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Normalize ``x`` (N, C, ...)."""
         shape = (self.num_features, *[1] * (x.ndim - 2))
-        squares = x.to(torch.promote_types(x.dtype, torch.float32)).square().mean(list(range(2, x.ndim)), keepdim=True)
+        squares = at_least_float32(x).square().mean(list(range(2, x.ndim)), keepdim=True)
         scale = (squares + self.eps).rsqrt().to(x.dtype)
         y = torch.addcmul(self.bias.view(shape), x * scale, self.weight.view(shape))
         if self.tau is None:
@@ -77,7 +78,7 @@ class Passed(nn.Module):
         """
         if x.__dict__.get(_THRESHOLDED, False):
             return x.view_as(x)
-        if x.is_leaf and x.requires_grad and _graph_task() != _NO_TASK:
+        if x.is_leaf and x.requires_grad and in_backward():
             raise NotApplicable(
                 "reentrant checkpointing begins between a normalization and the ReLU whose place tlu takes: "
                 "use_reentrant=False, or tlu = false"

@@ -10,9 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from bnpbench.bnp.pool import in_backward
 from bnpbench.layers.weighted import weighted
-
-_graph_task, _NO_TASK = torch._C._current_graph_task_id, -1
 
 
 def on_meta(model: nn.Module) -> nn.Module:
@@ -69,7 +68,7 @@ class _Note:
     def __call__(self, module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
         if output.grad_fn is None:
             return
-        if _graph_task() == _NO_TASK:  # else it is recomputed by a backward pass
+        if not in_backward():  # else it is recomputed
             self.made[self.name] += 1
         source = output if output._base is None else output._base
         if source.grad_fn is not None:

@@ -44,6 +44,11 @@ class Metric:
     tabled: bool = False
     table: Table | None = None
 
+    @property
+    def sign(self) -> int:
+        """1 where a higher number is the better one, -1 elsewhere: times this, more is better."""
+        return 1 if self.better == "higher" else -1
+
 
 NEEDED = "needed"
 """Marks a column without which a table that has it is nothing. In a part of another version each of the others may be

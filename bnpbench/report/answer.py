@@ -117,8 +117,8 @@ def _answer(view: View, group: Group, cells: Sequence[Cell], base: Sequence[Cell
     reached = [
         t for t in view.document.targets if all(value(view, cell, "reached", target=t) for cell in base if cell.ok)
     ]
-    hardest = max if known(view.document.metric).better == "higher" else min
-    target, untold = hardest(reached, default=None), Side(Missing("no target that the baseline reaches"))
+    sign, untold = known(view.document.metric).sign, Side(Missing("no target that the baseline reaches"))
+    target = max(reached, key=lambda t: sign * t, default=None)
     one, pairs = cells[0], beside(cells, base)
     alone = _alone(cells, base) if not pairs else ""
     place = (group.title, one.batch_size, one.label, one.kind)
@@ -166,7 +166,7 @@ def _cost(view: View, pairs: Mapping[str, tuple[Cell, Cell]]) -> Side:
 
 def _gain(view: View, pairs: Mapping[str, tuple[Cell, Cell]], metric: str, lost: Sequence[str]) -> Side:
     """Of the seeds that both ended; where another diverged they are the lucky ones, and decide nothing."""
-    sign = 1 if known(metric).better == "higher" else -1
+    sign = known(metric).sign
     found, reasons = _both(view, pairs, metric)
     if not found:
         return Side(Missing(tallied(reasons)))

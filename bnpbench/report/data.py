@@ -318,7 +318,7 @@ class View:
         """The first epoch at which the metric of the suite's targets is as good as this; None where it never is."""
         if (cell.key, target) not in self._reaching:
             numbers = self.series(cell, self.document.metric)
-            sign = 1 if metric(self.document.metric).better == "higher" else -1
+            sign = metric(self.document.metric).sign
             found = (epoch for epoch in sorted(numbers) if sign * numbers[epoch] >= sign * target)
             self._reaching[cell.key, target] = next(found, None)
         return self._reaching[cell.key, target]

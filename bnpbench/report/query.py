@@ -219,8 +219,8 @@ def best_epoch(series: Series, metric: str) -> int | None:
     numbers = {epoch: number for epoch, number in series.items() if not math.isnan(number)}
     if not numbers:
         return None
-    best = max(numbers.values()) if known(metric).better == "higher" else min(numbers.values())
-    return min(epoch for epoch, number in numbers.items() if number == best)
+    sign = known(metric).sign
+    return max(numbers, key=lambda epoch: (sign * numbers[epoch], -epoch))
 
 
 def describe_at(at: At) -> str:

@@ -35,13 +35,17 @@ KINDS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 def rows_of(layer: nn.Module, h: Tensor) -> list[Tensor]:
     """The rows of a call, a matrix (R, n) or (R, n + 1) for each group."""
+    pieces = patches(layer, h)
+    return [torch.cat([part, torch.ones(len(part), 1).double()], 1) for part in pieces] if _biased(layer) else pieces
+
+
+def patches(layer: nn.Module, h: Tensor) -> list[Tensor]:
+    """The rows of a call without the ones, (R, n) for each group: examples first, then positions."""
     h = h.detach().double()
     if isinstance(layer, nn.Linear):
-        pieces = [h.reshape(-1, layer.in_features)]
-    else:
-        h = _padded(layer, h if h.dim() == len(layer.kernel_size) + 2 else h[None])
-        pieces = [_unfolded(layer, part) for part in h.chunk(layer.groups, 1)]
-    return [torch.cat([part, torch.ones(len(part), 1).double()], 1) for part in pieces] if _biased(layer) else pieces
+        return [h.reshape(-1, layer.in_features)]
+    h = _padded(layer, h if h.dim() == len(layer.kernel_size) + 2 else h[None])
+    return [_unfolded(layer, part) for part in h.chunk(layer.groups, 1)]
 
 
 def _padded(layer: nn.Module, h: Tensor) -> Tensor:

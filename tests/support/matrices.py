@@ -6,45 +6,16 @@ matrix M for each group, by which [G_b | G_w] is multiplied from the right.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tests.support.curvature import KINDS, patches
 from tests.support.oracle import assert_close, rows_of, scale_of
-
-KINDS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-
-
-def patches(layer: nn.Module, h: Tensor) -> list[Tensor]:
-    """Of each group: (R, c k^2), one patch below the other, examples first."""
-    h = h.detach().double()
-    if isinstance(layer, nn.Linear):
-        return [h.reshape(-1, layer.in_features)]
-    dims = len(layer.kernel_size)
-    h = h if h.dim() == dims + 2 else h[None]
-    pads = [p for p in reversed(layer.padding) for _ in range(2)]
-    mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
-    padded = F.pad(h, pads, mode=mode)
-    spans = [d * (k - 1) + 1 for d, k in zip(layer.dilation, layer.kernel_size, strict=True)]
-    starts = [
-        range(0, size - span + 1, stride)
-        for size, span, stride in zip(padded.shape[2:], spans, layer.stride, strict=True)
-    ]
-    found: list[list[Tensor]] = [[] for _ in range(layer.groups)]
-    for example in padded:
-        for place in itertools.product(*starts):
-            window = example
-            for dim, (begin, span, dilation) in enumerate(zip(place, spans, layer.dilation, strict=True), start=1):
-                window = window.index_select(dim, torch.arange(begin, begin + span, dilation))
-            for group, part in enumerate(window.chunk(layer.groups)):
-                found[group].append(part.flatten())
-    return [torch.stack(rows) for rows in found]
 
 
 @dataclass
