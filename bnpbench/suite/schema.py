@@ -38,7 +38,7 @@ def json_schema() -> dict[str, Any]:
     parts = schema["$defs"]
     schema["properties"]["train"] = _table(values)
     schema["properties"]["sweep"] = _table({n: _axis(words.options(SETTINGS[n]), value) for n, value in values.items()})
-    parts["Override"]["properties"] |= {"when": pattern, "set": _table(values)}
+    parts["Override"]["properties"] |= {"when": pattern, "set": _table({n: _along(v) for n, v in values.items()})}
     parts["Reference"]["properties"]["cell"] = pattern
     parts["Claim"]["properties"]["where"] = pattern
     parts["Side"] = _table(pattern["properties"] | {"at": parts["Side"]["properties"]["at"]})
@@ -75,3 +75,8 @@ def _axis(options: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
     """A list of values, or for a setting with options a table of axes."""
     values = {"type": "array", "items": value, "minItems": 1}
     return {"anyOf": [values, {"type": "object"}]} if options else values
+
+
+def _along(value: dict[str, Any]) -> dict[str, Any]:
+    """A value, or a list of them along an axis, which may be one of an option's."""
+    return {"anyOf": [value, {"type": ["array", "object"]}]}
