@@ -55,6 +55,8 @@ def unchecked(settings: Settings) -> str | None:
     ]
     if settings.network.of_others:
         told.append(f"what network {settings.network.kind!r} normalizes")
+    if patterns := getattr(settings.method, "layers", ()):
+        told.append(f"whether layers are called {listed(patterns)}")
     if settings.dataset.streamed:
         told.append("classes and sizes of the image folder")
     return ", ".join(told) or None
@@ -218,6 +220,23 @@ def check_baseline(grid: Grid, baseline: str | None) -> None:
         raise grid.source.error(message, ("report", "baseline"), closest(baseline, names))
 
 
+def check_metric(grid: Grid, metric: str, *, chosen: bool) -> None:
+    """Raises SuiteError where no cell has the number that the suite says a method buys.
+
+    Args:
+        grid: all cells.
+        metric: of ``[report]``.
+        chosen: whether finals follow from the cells, which hold nothing out.
+    """
+    lacking = {
+        "test_bits_per_token": ("the data are no text", lambda settings: shape_of(settings.dataset).tokens),
+        "validation_accuracy": ("no example is held out", lambda settings: settings.validation and not chosen),
+    }
+    reason, has = lacking.get(metric, ("", lambda settings: True))
+    if not any(has(settings) for settings in grid.settings):
+        raise grid.source.error(f"no cell has {metric}: {reason}", ("report", "metric"))
+
+
 def _check_renamed(grid: Grid) -> None:
     by_cell: dict[str, str] = {}
     for row, cell in enumerate(map(Cell, grid.settings)):
@@ -235,8 +254,16 @@ def _first_rows(grid: Grid) -> list[tuple[int, Any]]:
     return list(found.values())
 
 
-def groups(grid: Grid, interleave: tuple[str, ...]) -> list[str]:
+def groups(grid: Grid, interleave: tuple[str, ...], chosen: tuple[str, ...] = ()) -> list[tuple[str, str]]:
     """For each row where it stands on the axes that are not interleaved: rows that are equal share a block.
+
+    Twice: as one of many trials, or where nothing is chosen; and as the final that has been chosen from them, which
+    stands beside those of other methods whatever their best values are, where they may share a process.
+
+    Args:
+        grid: all cells.
+        interleave: of ``[measure]``.
+        chosen: the axes of ``[select]``.
 
     Raises:
         SuiteError: an interleaved axis is none of the sweep's, or a block's cells cannot share a process.
@@ -247,9 +274,13 @@ def groups(grid: Grid, interleave: tuple[str, ...]) -> list[str]:
             message = f"{name!r} is no axis of [sweep]; its axes: {', '.join(names) or 'none'}"
             raise grid.source.error(message, ("measure", "interleave", number), closest(name, names))
     if not interleave:
-        return [""] * grid.size
-    shared = [number for number, name in enumerate(names) if name not in interleave]
-    found = [" ".join(map(str, point)) or "all" for point in grid.coordinates[:, shared].tolist()]
+        return [("", "")] * grid.size
+    apart = [number for number, name in enumerate(names) if name not in interleave]
+    unchosen = [number for number in apart if names[number] not in chosen]
+    found, alike = (
+        [" ".join(map(str, point)) or "all" for point in grid.coordinates[:, axes].tolist()]
+        for axes in (apart, unchosen)
+    )
     first: dict[str, int] = {}
     for row, group in enumerate(found):
         one, other = grid.settings[first.setdefault(group, row)], grid.settings[row]
@@ -258,7 +289,10 @@ def groups(grid: Grid, interleave: tuple[str, ...]) -> list[str]:
                 values = f"{shown(getattr(one, name))} and {shown(getattr(other, name))}"
                 message = f"interleaved cells take turns in one process and must agree; here {values}"
                 raise grid.error(message, row, (name,))
-    return found
+    if not chosen:
+        return list(zip(found, found, strict=True))
+    shared = (settings.only("shared") for settings in grid.settings)
+    return [(trial, f"{final} {values}") for trial, final, values in zip(found, alike, shared, strict=True)]
 
 
 def warnings(cells: Sequence[Cell], measure: Measure) -> list[str]:
