@@ -52,7 +52,7 @@ class LibraryOptimizer(OptimizerPlugin):
             try:
                 if not lost:
                     take(closure)
-            except torch.linalg.LinAlgError:
+            except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
                 lost = True
                 with torch.no_grad():
                     for group in made.param_groups:

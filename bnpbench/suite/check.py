@@ -228,12 +228,12 @@ def check_metric(grid: Grid, metric: str, *, chosen: bool) -> None:
         metric: of ``[report]``.
         chosen: whether finals follow from the cells, which hold nothing out.
     """
-    lacking = {
-        "test_bits_per_token": ("the data are no text", lambda settings: shape_of(settings.dataset).tokens),
-        "validation_accuracy": ("no example is held out", lambda settings: settings.validation and not chosen),
-    }
-    reason, has = lacking.get(metric, ("", lambda settings: True))
-    if not any(has(settings) for settings in grid.settings):
+    reason = None
+    if metric == "test_bits_per_token" and not any(shape_of(settings.dataset).tokens for settings in grid.settings):
+        reason = "the data are no text"
+    if metric == "validation_accuracy" and (chosen or not any(settings.validation for settings in grid.settings)):
+        reason = "no example is held out"
+    if reason is not None:
         raise grid.source.error(f"no cell has {metric}: {reason}", ("report", "metric"))
 
 

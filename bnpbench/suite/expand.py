@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from pydantic import BaseModel, ValidationError, create_model
@@ -295,7 +295,10 @@ class Grid:
                     )
                     raise self.source.error(message, ("override", number, "set", *axis.path))
                 found = [
-                    (mask & (self.coordinates[:, column] == place), merged(settings, axis.holding(value)))
+                    (
+                        mask & (self.coordinates[:, column] == place),
+                        cast(dict[str, Any], merged(settings, axis.holding(value))),
+                    )
                     for mask, settings in found
                     for place, value in enumerate(values)
                 ]
@@ -379,7 +382,7 @@ class Grid:
         yield ("train",), 0, self._document.train
 
 
-def merged(base: Any, change: Any) -> Any:
+def merged(base: object, change: object) -> object:
     """``base`` with ``change`` put over it, deeply; a table of another kind replaces."""
     if not (isinstance(base, dict) and isinstance(change, dict)):
         return change
