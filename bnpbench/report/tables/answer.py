@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from bnpbench.registry import baselines
@@ -12,6 +12,7 @@ from bnpbench.report.answer import Answer, Side, answers, baseline_of, first_of,
 from bnpbench.report.data import View
 from bnpbench.report.document import Entry, Place, Section, Table
 from bnpbench.report.query import INCOMPARABLE, Missing, is_comparable
+from bnpbench.results import FINISHED
 from bnpbench.statistics.intervals import Estimate
 from bnpbench.text import dash, decimals, significant, some
 
@@ -42,7 +43,7 @@ def cost_and_gain(view: View) -> Section | None:
         return None
     if not found:
         nothing = f"nothing to set the method against: another in the suite would be, such as {_kinds()}"
-        return Section(TITLE, (nothing if bases == [None] else "no method but the baseline was run",))
+        return Section(TITLE, (nothing if bases == [None] else "no method but the baseline was run", *_ended(view)))
     base = bases[0] if len(bases) == 1 else "the baseline"
     metric = gain_metric(view)
     targets = {answer.target for answer in found} - {None}
@@ -70,6 +71,15 @@ def cost_and_gain(view: View) -> Section | None:
     headings = tuple(name for name in columns if name not in unused)
     table = Table("", headings, rows, tuple(_notes(view, found, base)), None, tuple(_reasons(found)), tuple(spare))
     return Section(TITLE, tables=(table,))
+
+
+def _ended(view: View) -> Iterable[str]:
+    """What became of cells that are finished without a measurement, and why; each once for all seeds."""
+    cells = [cell for cell in view.cells if cell.status in FINISHED and not cell.ok]
+    return dict.fromkeys(
+        f"{cell.label} at N = {cell.batch_size}: {': '.join(filter(None, (cell.status, cell.text('message'))))}"
+        for cell in cells
+    )
 
 
 def _kinds() -> str:

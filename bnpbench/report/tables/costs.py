@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from bnpbench.methods.base import MethodPlugin
+from bnpbench.methods.gradient import GradientPlugin
 from bnpbench.records.documents import Rate
 from bnpbench.records.rows import metrics
+from bnpbench.registry import built_in
 from bnpbench.report.data import Cell, Group, View, measured
 from bnpbench.report.document import Entry, Place, Section, Table
-from bnpbench.report.query import step_seconds
+from bnpbench.report.query import comparable, step_seconds
 from bnpbench.statistics.times import processes_interval
 from bnpbench.text import DASH, dash, significant
 
@@ -70,6 +73,9 @@ def _table(group: Group, names: Sequence[str], forms: bool) -> Table:
         "Counts, the same in every run. Predicted by the paper's formula; counted on the plain algorithm; executed by "
         "the cell's eager step. A multiply-add is 2."
     )
+    kinds = built_in().kinds(MethodPlugin)
+    if any(issubclass(kinds.get(cell.kind, MethodPlugin), GradientPlugin) for cell in group.cells):
+        note += " Of BNP's kin the formula is ours."
     if "flops_method_products" in names:
         note += (
             " Products of these: to train a scale and shift of the input takes the gradient of what the first layer "
@@ -153,7 +159,7 @@ def _bounds_table(view: View, group: Group, known: Sequence[Rate]) -> Table:
         series = [[1e3 * s for s in step_seconds(view, cell).values()] for cell in whole]
         if rates is None or not any(series):
             continue
-        row = _bounds_row(place, whole[0], rates, series)
+        row = _bounds_row(place, whole, rates, series)
         operators, kernels = (_count(whole[0].count(name)) for name in ("operators_per_step", "kernels_per_step"))
         rows.append(
             (
@@ -173,11 +179,14 @@ def _bounds_table(view: View, group: Group, known: Sequence[Rate]) -> Table:
     return Table(group.title, _BOUNDS, tuple(rows), (_NOTE, *_told(group, known)), tuple(entries))
 
 
-def _bounds_row(place: Place, cell: Cell, rates: _Best, series: Sequence[Sequence[float]]) -> Mapping[str, Entry]:
+def _bounds_row(
+    place: Place, cells: Sequence[Cell], rates: _Best, series: Sequence[Sequence[float]]
+) -> Mapping[str, Entry]:
     """The numbers of a row, in the order of records."""
+    cell = cells[0]
     least = rates.bounds(cell)
     roofline = 1e3 * max(least["arithmetic"], least["bytes"])
-    estimate = processes_interval([epochs for epochs in series if epochs], "times")
+    estimate = comparable(processes_interval([epochs for epochs in series if epochs], "times"), cells)
     ratio = estimate.value / roofline
     traffic = cell.count("bytes_per_step")
     verdict = max(least, key=lambda name: least[name])

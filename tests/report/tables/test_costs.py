@@ -71,6 +71,28 @@ def test_the_longest_of_three_bounds(
     assert "bandwidth 5e+08 (2.5e+08 to 1e+09; cpu, threads 1)" in found.tables[0].notes[1]
 
 
+def test_a_time_that_is_not_comparable_has_no_interval(make: Callable[..., Made]) -> None:
+    made = with_rates(make())
+    rows, costs = epochs([0.2, 0.21, 0.22] * 3, steps=[10] * 9), {"flops_model": 10**9, "bytes_per_step": 1000}
+    for size, jobs in ((16, 1), (32, 2)):
+        made.cell("bnp", size, 1, rows, **COUNTS, **costs, jobs=jobs)
+    found = section(made)
+    assert found is not None
+    times = [record for record in found.tables[0].records if record.quantity == "step_milliseconds"]
+    assert [(time.value, time.low is None) for time in times] == [
+        (pytest.approx(21.0), False),
+        (pytest.approx(21.0), True),
+    ]
+    assert "not comparable" in times[1].text
+
+
+def test_formulas_of_bnps_kin_are_said_to_be_ours(make: Callable[..., Made]) -> None:
+    for kind, ours in (("bnp", False), ("kfac", True)):
+        made = make(kind)
+        made.cell(kind, 16, 1, epochs([1.0]), flops_model=1, flops_method_predicted=2)
+        assert ("Of BNP's kin the formula is ours." in render(made.read())) == ours
+
+
 def test_rates_of_other_threads_or_precisions_are_none_of_its_own(make: Callable[..., Made]) -> None:
     for name, rates, columns in (("threads", {"threads": 2}, {}), ("precision", {}, {"precision": "bf16"})):
         made = with_rates(make(name), **rates)
