@@ -27,7 +27,7 @@ from bnpbench.suite.check import (
     check_settings,
     groups,
 )
-from bnpbench.suite.claims import check_claims
+from bnpbench.suite.claims import check_claims, check_metric
 from bnpbench.suite.document import Document, Override, Select
 from bnpbench.suite.expand import Grid
 from bnpbench.suite.explain import Fault, closest, explain, listed
@@ -94,6 +94,8 @@ def _loaded(file: Source, document: Document, allow_plugins: bool, given: Plugin
     check_probe(grid, document.probe)
     check_labels(grid, document.select.of_methods if document.select else frozenset())
     check_baseline(grid, document.report.baseline)
+    own = {metric.column for _, metrics in grid.values("metrics") for metric in metrics}
+    check_metric(file, document, own)
     suite = Suite(
         name=document.name,
         source=document.source,
@@ -113,7 +115,7 @@ def _loaded(file: Source, document: Document, allow_plugins: bool, given: Plugin
         _rows=_rows(grid, document),
     )
     if document.claim or document.reference:
-        check_claims(file, document, grid.cells(np.array([row.chosen_rank == 0 for row in suite._rows])))
+        check_claims(file, document, grid.cells(np.array([row.chosen_rank == 0 for row in suite._rows])), own)
     return suite
 
 
