@@ -23,3 +23,10 @@ def test_it_is_how_often_the_label_is_among_the_first(k: int, shape: tuple[int, 
 
 def test_its_name_says_how_many() -> None:
     assert (TopK.made().column, TopK.made(k=3).column) == ("score.top5", "score.top3")
+
+
+def test_nothing_of_a_batch_is_read_back() -> None:
+    """Tensors without values have none to read."""
+    output, labels = torch.empty(4, 6, device="meta"), torch.empty(4, dtype=torch.int64, device="meta")
+    one = TopK.made()
+    assert one.added(one.added(None, output, labels), output, labels).shape == (2,)
