@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from math import prod
 from typing import Any
 
 from bnpbench.datasets.base import shape_of
+from bnpbench.metrics.base import MetricPlugin
 from bnpbench.networks.base import INPUT, NetworkPlugin
+from bnpbench.records.rows import is_own
 from bnpbench.registry import built_in, ships
 from bnpbench.sites import Misfit, Site, no_form_of_its_own, no_site, nothing_to_precondition
 from bnpbench.suite.cells import Cell
@@ -119,6 +121,8 @@ def _fault(settings: Settings) -> tuple[tuple[str, ...], str] | None:
         given = "characters of a text" if shape.tokens else f"numbers ({size})"
         fitting = [kind for kind, cls in built_in().kinds(NetworkPlugin).items() if cls.tokens == shape.tokens]
         return ("network",), f"{network.kind} reads {reads}, and examples of {name} are {given}; take {listed(fitting)}"
+    if (fault := _fault_of_metrics(settings.metrics)) is not None:
+        return ("metrics",), fault
     if settings.label_smoothing and not settings.loss.smooths:
         return ("label_smoothing",), f"the loss {settings.loss.kind} takes no share of a label away: leave it out"
     if len(shape.input) != 3 and settings.augment != "none":
@@ -130,6 +134,15 @@ def _fault(settings: Settings) -> tuple[tuple[str, ...], str] | None:
             "memory_format",
         ), f"{settings.memory_format} is an order of images; {network.kind} reads rows of features"
     return _fault_of_devices(settings)
+
+
+def _fault_of_metrics(metrics: Sequence[MetricPlugin]) -> str | None:
+    """What is wrong with the names of a cell's metrics."""
+    columns = [metric.column for metric in metrics]
+    if (odd := next((column for column in columns if not is_own(column)), None)) is not None:
+        return f"{shown(odd)} is no name of a metric: letters, digits and + - _ behind the dot, 64 at most"
+    twice = next((column for column in columns if columns.count(column) > 1), None)
+    return None if twice is None else f"two are called {twice}; each needs a name of its own"
 
 
 def _fault_of_devices(settings: Settings) -> tuple[tuple[str, ...], str] | None:
@@ -220,14 +233,19 @@ def check_baseline(grid: Grid, baseline: str | None) -> None:
         raise grid.source.error(message, ("report", "baseline"), closest(baseline, names))
 
 
-def check_metric(grid: Grid, metric: str, *, chosen: bool) -> None:
+def check_metric(grid: Grid, metric: str, own: Collection[str], *, chosen: bool) -> None:
     """Raises SuiteError where no cell has the number that the suite says a method buys.
 
     Args:
         grid: all cells.
         metric: of ``[report]``.
+        own: the metrics that cells have beside those of bnpbench.
         chosen: whether finals follow from the cells, which hold nothing out.
     """
+    if is_own(metric) and metric not in own:
+        there = f"; there are: {listed(sorted(own))}" if own else ""
+        message = f"no cell has this metric; name it in metrics of [train]{there}"
+        raise grid.source.error(message, ("report", "metric"), closest(metric, own))
     reason = None
     if metric == "test_bits_per_token" and not any(shape_of(settings.dataset).tokens for settings in grid.settings):
         reason = "the data are no text"

@@ -96,7 +96,8 @@ def _loaded(file: Source, document: Document, allow_plugins: bool, given: Plugin
     tried = document.select.of_methods if document.select else frozenset()
     check_labels(grid, tried)
     check_baseline(grid, document.report.baseline)
-    check_metric(grid, document.report.metric, chosen=document.select is not None)
+    own = {metric.column for _, metrics in grid.values("metrics") for metric in metrics}
+    check_metric(grid, document.report.metric, own, chosen=document.select is not None)
     suite = Suite(
         name=document.name,
         source=document.source,
@@ -116,7 +117,8 @@ def _loaded(file: Source, document: Document, allow_plugins: bool, given: Plugin
         _rows=_rows(grid, document),
     )
     if document.claim or document.reference:
-        check_claims(file, document, grid.cells(np.array([row.chosen_rank == 0 for row in suite._rows]), tried))
+        table = grid.cells(np.array([row.chosen_rank == 0 for row in suite._rows]), tried)
+        check_claims(file, document, table, own)
     return suite
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from bnpbench.records.rows import spoken
 from bnpbench.report.data import Cell, Group, View, number
 from bnpbench.report.figures.answer import beyond, bounded, room
 from bnpbench.report.figures.curves import about
@@ -83,7 +84,7 @@ def _figure(view: View, places: Sequence[_Reached], target: float) -> Iterator[F
     ]
     if panels:
         notes = (*_notes(places, panels, told), *about(view))
-        title = f"What it takes to reach {view.document.metric.replace('_', ' ')} {target:g}"
+        title = f"What it takes to reach {spoken(view.document.metric)} {target:g}"
         open_ones = any(cross.x_interval or cross.y_interval for panel in panels for cross in panel.crosses)
         spread = "95 % intervals" if open_ones else ""
         yield Figure("pareto", view.suite, view.id, "pareto", title, tuple(panels), notes, spread=spread)

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from bnpbench.records.rows import metric as known
+from bnpbench.records.rows import spoken
 from bnpbench.registry import baselines
 from bnpbench.report.answer import Answer, Side, answers, baseline_of, first_of, gain_metric
 from bnpbench.report.data import View
@@ -56,7 +58,7 @@ def cost_and_gain(view: View) -> Section | None:
         "method": [answer.method for answer in found],
         f"time a step over {base}": [_ratio(answer, "time a step", answer.cost) for answer in found],
         "cost": [answer.cost.word for answer in found],
-        f"{metric.replace('_', ' ')} {'less' if metric.endswith('accuracy') else 'below'} {base}'s": [
+        f"{spoken(metric)} {'less' if known(metric).better == 'higher' else 'below'} {base}'s": [
             _difference(answer, metric) for answer in found
         ],
         "gain": [answer.gain.word for answer in found],
@@ -107,7 +109,8 @@ def _ratio(answer: Answer, what: str, side: Side) -> Entry:
 
 
 def _difference(answer: Answer, metric: str) -> Entry:
-    quantity = f"{metric} over the baseline's" if metric.endswith("accuracy") else f"{metric} below the baseline's"
+    side = "over" if known(metric).better == "higher" else "below"
+    quantity = f"{metric} {side} the baseline's"
     if isinstance(answer.gain.estimate, Missing):
         return _missing(answer, quantity, answer.gain.estimate)
     return _shown(answer, quantity, answer.gain, answer.gain.estimate, 3, "+", even=0.0)
