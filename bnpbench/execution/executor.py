@@ -17,6 +17,9 @@ from bnpbench.measure.step_costs import Costs
 from bnpbench.records.documents import Environment
 from bnpbench.suite import Block, Suite
 
+COMPILING = frozenset({"compiled", "graphed"})  # engines whose preparation begins with a compiler
+PRECOMPILE = "bnpbench.execution.precompile"
+
 
 @dataclass(frozen=True, eq=False)
 class Worker:
@@ -202,5 +205,6 @@ def share(environment: Environment, place: int, places: int) -> tuple[int, ...] 
 
 
 def modules_for(suite: Suite) -> list[str]:
-    """What a forkserver had better import before its first child reads the suite's data sets."""
-    return sorted({module for dataset in suite.datasets() for module in dataset.imports})
+    """What a forkserver had better import before a child reads the suite's data sets, or compiles a step of it."""
+    modules = {module for dataset in suite.datasets() for module in dataset.imports}
+    return sorted(modules | ({PRECOMPILE} if suite.engines() & COMPILING else set()))

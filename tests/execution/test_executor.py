@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
-from bnpbench.execution.executor import gpu_numbers, share, usable_cores
+from bnpbench.execution.executor import PRECOMPILE, gpu_numbers, modules_for, share, usable_cores
 from bnpbench.records.documents import Details, Environment, Hardware
+from bnpbench.suite import load_suite
 
 
 @pytest.mark.regression
@@ -49,3 +53,20 @@ def test_the_cores_of_a_machine_are_shared_out(
 def test_workers_have_the_devices_in_turn(asked: str, gpus: int, numbers: list[int]) -> None:
     """``--jobs 2`` put all blocks on the first of two."""
     assert gpu_numbers(asked, gpus, 3) == numbers
+
+
+@pytest.mark.parametrize(("suite", "compiles"), [("crossover", True), ("quick", False)])
+def test_a_compiler_is_imported_once_for_all_children_where_one_is_needed(suite: str, compiles: bool) -> None:
+    assert (PRECOMPILE in modules_for(load_suite(suite))) is compiles
+
+
+def test_what_is_imported_once_starts_no_thread_and_touches_no_device() -> None:
+    script = """
+import os, bnpbench.execution.preload, torch
+threads = lambda: len(os.listdir("/proc/self/task"))
+before = threads()
+import bnpbench.execution.precompile
+print(threads() - before, torch.cuda.is_initialized())
+"""
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert found.stdout == "0 False\n"
