@@ -10,17 +10,17 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._dynamo.utils import counters
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.fx.graph import CodeGen
 
+from bnpbench.bnp.inductor import compile_graph, shapes
 from bnpbench.bnp.rewriter import Rewriter
 from bnpbench.errors import NotApplicable
 from bnpbench.measure.clock import Clock
@@ -73,12 +73,17 @@ def eager(step: Step, sample: tuple[Tensor, ...]) -> Preparation:
     return Preparation(step, "eager")
 
 
-def compiled(step: Step, sample: tuple[Tensor, ...]) -> Preparation:
+def compiled(step: Step, sample: tuple[Tensor, ...], options: Mapping[str, Any] = MappingProxyType({})) -> Preparation:
     """The whole step - gather, forward, loss, gradients, preconditioning, update - as one graph by inductor.
 
     ``make_fx`` traces it once, with the optimizer told that it is being compiled, so that a tensor learning rate is
     never read back. Hooks, statistics and bookkeeping on the host happen while tracing and cost nothing after. The
     graph needs no second tracing, by dynamo, and no step a guard: every call is like the sample.
+
+    Args:
+        step: what is compiled.
+        sample: its arguments, any of them.
+        options: of inductor, beside those that all steps are compiled with.
 
     Raises:
         NotApplicable: the step scales its loss.
@@ -91,29 +96,25 @@ def compiled(step: Step, sample: tuple[Tensor, ...]) -> Preparation:
     for parameter in step.parameters:
         parameter.grad = None  # what the trace left behind
     graph, state = _lifted(graph)
-    shapes = FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True)  # without one nothing is kept in the cache
-    hits, misses = counters["inductor"]["fxgraph_cache_hit"], counters["inductor"]["fxgraph_cache_miss"]
-    with torch.no_grad():
-        compiled_graph: Call = torch._inductor.compile(
-            graph,
-            [shapes.from_tensor(tensor) for tensor in (*state, *sample)],
-            options={
-                "cpp_wrapper": step.labels.device.type == "cpu",
-                "reorder_for_locality": False,  # it moves sums over rows before the product they are gathered for
-            },
-        )
+    mode = shapes()
+    hits = counters["inductor"]["fxgraph_cache_hit"]
+    whole = compile_graph(
+        graph,
+        [mode.from_tensor(tensor) for tensor in (*state, *sample)],
+        {
+            "cpp_wrapper": step.labels.device.type == "cpu",
+            "reorder_for_locality": False,  # it moves sums over rows before the product they are gathered for
+            **options,
+        },
+    )
 
     @torch.no_grad()
     def call(*arguments: Tensor) -> None:
-        compiled_graph(*state, *arguments)
+        whole(*state, *arguments)
 
     call(*sample)  # loads what is loaded late
-    return Preparation(
-        call,
-        "compiled",
-        counters["inductor"]["fxgraph_cache_hit"] - hits,
-        counters["inductor"]["fxgraph_cache_miss"] - misses,
-    )
+    found = counters["inductor"]["fxgraph_cache_hit"] > hits
+    return Preparation(call, "compiled", cache_hits=int(found), cache_misses=int(not found))
 
 
 def _lifted(traced: GraphModule) -> tuple[GraphModule, list[Tensor]]:
