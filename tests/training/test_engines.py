@@ -185,10 +185,22 @@ def test_what_a_traced_graph_holds_become_its_first_arguments() -> None:
     assert weight.tolist() == [1.0 - 4.0, 1.0 - 6.0]
 
 
-def test_the_same_step_of_another_seed_is_found_in_the_cache() -> None:
+@pytest.mark.parametrize(("method", "graphs"), [("bnp", 1), ({"kind": "foof", "every": 3}, 2)], ids=str)
+def test_the_same_step_of_another_seed_is_found_in_the_cache(method: Any, graphs: int) -> None:
+    """And is that seed's: the graph holds no weight, statistic or learning rate of the one that it was made for."""
     with fresh_cache():
-        prepared = [trainer(engine="compiled", seed=seed) for seed in (1, 2)]
+        for seed, found in ((1, (graphs, 0)), (2, (0, graphs))):
+            optimizer = {"kind": "sgd", "lr": 0.02 * seed, "momentum": 0.9}
+            changes = {"method": method, "seed": seed, "optimizer": optimizer}
+            ours, eager = trainer(engine="compiled", **changes), trainer(**changes)
+            ours.prepare()
+            assert (ours.engine.cache_misses, ours.engine.cache_hits) == found
+            assert ours.epoch()["train_loss"] == pytest.approx(eager.epoch()["train_loss"], rel=1e-4)
+
+
+def test_what_the_compiler_does_not_keep_was_compiled() -> None:
+    with fresh_cache(), torch.compiler.config.patch(force_disable_caches=True):
+        prepared = [trainer(engine="compiled") for _ in range(2)]
         for one in prepared:
             one.prepare()
-    found = [(one.engine.cache_misses, one.engine.cache_hits) for one in prepared]
-    assert found == [(1, 0), (0, 1)]
+    assert [(one.engine.cache_misses, one.engine.cache_hits) for one in prepared] == [(1, 0), (1, 0)]
