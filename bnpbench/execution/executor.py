@@ -12,12 +12,12 @@ from typing import Any, Literal, NoReturn, Protocol
 from bnpbench.execution.children import Child, LocalChild, ask, start_forkserver
 from bnpbench.execution.messages import Describe, Preflight, RunBlock, Tell
 from bnpbench.execution.options import Options, device_index, resolve_device
+from bnpbench.measure.driver import driver_count
 from bnpbench.measure.known import known
 from bnpbench.measure.step_costs import Costs
 from bnpbench.records.documents import Environment
 from bnpbench.suite import Block, Suite
 
-COMPILING = frozenset({"compiled", "graphed"})  # engines whose preparation begins with a compiler
 PRECOMPILE = "bnpbench.execution.precompile"
 
 
@@ -207,4 +207,7 @@ def share(environment: Environment, place: int, places: int) -> tuple[int, ...] 
 def modules_for(suite: Suite) -> list[str]:
     """What a forkserver had better import before a child reads the suite's data sets, or compiles a step of it."""
     modules = {module for dataset in suite.datasets() for module in dataset.imports}
-    return sorted(modules | ({PRECOMPILE} if suite.engines() & COMPILING else set()))
+    engines = suite.engines() - {"eager"}
+    if engines - {"auto"} or (engines and driver_count() != 0):  # "auto" compiles on a GPU alone
+        modules.add(PRECOMPILE)
+    return sorted(modules)

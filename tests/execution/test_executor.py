@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from bnpbench.execution import executor
 from bnpbench.execution.executor import PRECOMPILE, gpu_numbers, modules_for, share, usable_cores
 from bnpbench.records.documents import Details, Environment, Hardware
 from bnpbench.suite import load_suite
@@ -55,8 +56,14 @@ def test_workers_have_the_devices_in_turn(asked: str, gpus: int, numbers: list[i
     assert gpu_numbers(asked, gpus, 3) == numbers
 
 
-@pytest.mark.parametrize(("suite", "compiles"), [("crossover", True), ("quick", False)])
-def test_a_compiler_is_imported_once_for_all_children_where_one_is_needed(suite: str, compiles: bool) -> None:
+@pytest.mark.parametrize(
+    ("suite", "gpus", "compiles"),
+    [("crossover", 0, True), ("quick", 0, False), ("quick", 1, True), ("quick", None, True), ("regression", 1, False)],
+)
+def test_a_compiler_is_imported_once_for_all_children_where_one_is_needed(
+    suite: str, gpus: int | None, compiles: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor, "driver_count", lambda: gpus)
     assert (PRECOMPILE in modules_for(load_suite(suite))) is compiles
 
 
