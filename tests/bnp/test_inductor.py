@@ -50,6 +50,8 @@ def test_but_anew_for_other_threads_and_other_vector_units(monkeypatch: pytest.M
     found = [is_found(8)]
     torch.set_num_threads(2)
     found.append(is_found(8))
-    monkeypatch.setattr(cpu_vec_isa, "pick_vec_isa", lambda: "of another processor")
+    units = cpu_vec_isa.pick_vec_isa()
+    other = type("Other", (type(units),), {"__str__": lambda _: f"{units} of another processor"})()
+    monkeypatch.setattr(cpu_vec_isa, "pick_vec_isa", lambda: other)
     found += [is_found(8), is_found(8)]
     assert found == [False, False, False, True]
