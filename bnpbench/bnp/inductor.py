@@ -46,6 +46,6 @@ def compile_graph(graph: GraphModule, inputs: Sequence[Tensor], options: Mapping
     tag = config.cache_key_tag
     if any(tensor.device.type == "cpu" for tensor in inputs):
         tag = f"{tag} {pick_vec_isa()} {torch.get_num_threads()}"
-    with config.patch(cache_key_tag=tag), torch.no_grad():
+    with config.patch(cache_key_tag=tag), torch.no_grad():  # type: ignore[attr-defined]
         call: Call = compile_fx(graph, list(inputs), options=dict(options))
     return call
