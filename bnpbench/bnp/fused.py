@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -170,16 +170,15 @@ def compiled(layout: Layout) -> Call:
     Raises:
         Exception: of any kind: the compiler raises what it stumbled on.
     """
-    from torch._inductor import compile as compile_graph
-    from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    with FakeTensorMode():
-        samples: list[Any] = layout.samples()
+    from bnpbench.bnp.inductor import compile_graph, shapes
+
+    with shapes():
+        samples = layout.samples()
         graph = make_fx(layout.step)(*samples)
     # Kept as a tensor, what is stored and added up is computed once, and both happen in one loop.
-    call: Call = compile_graph(graph, samples, options={"realize_reads_threshold": 0})
-    return call
+    return compile_graph(graph, samples, {"realize_reads_threshold": 0})
 
 
 class Fused:

@@ -241,6 +241,10 @@ class Suite:
         """The classes of the data sets that cells read."""
         return frozenset(type(row.settings.dataset) for row in self._rows)
 
+    def engines(self) -> frozenset[str]:
+        """The engines of cells, as the suite asks for them."""
+        return frozenset(row.settings.engine for row in self._rows)
+
     def seeds(self) -> frozenset[int]:
         """The seeds of the sweep."""
         return frozenset(row.settings.seed for row in self._rows)
