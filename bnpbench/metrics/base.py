@@ -61,6 +61,9 @@ class MetricPlugin(Kinded):
         Returns:
             Of the same shape for every batch, whatever its size. By default (2,): the sum of :meth:`of_each`, and the
             number of labels.
+
+        Raises:
+            ValueError: :meth:`of_each` does not give a number for each label.
         """
         import torch
 
@@ -83,7 +86,14 @@ class MetricPlugin(Kinded):
         return sums[0] / sums[1]
 
     def added(self, before: Tensor | None, output: Tensor, labels: Tensor) -> Tensor:
-        """:meth:`sums` of a further batch and of those before it; None before the first.
+        """:meth:`sums` of a further batch and of those before it.
+
+        Args:
+            before: of the batches before it; None before the first.
+            output, labels: of the further batch, as of :meth:`of_each`.
+
+        Returns:
+            The shape of ``before``, in float64.
 
         Raises:
             ValueError: they are of another shape than before.
