@@ -63,7 +63,7 @@ def test_a_cell_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
 def test_a_cell_tells_the_form_of_bnp_that_ran_and_why_not_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(layout: fused.Layout) -> None:
+    def fails(layout: fused.Layout, places: object) -> None:
         raise RuntimeError("no compiler")
 
     method = {"kind": "bnp", "form": "fused"}
