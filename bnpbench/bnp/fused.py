@@ -465,7 +465,7 @@ def _layout(
     section: Section,
     layers: Sequence[Layer],
     options: Hyperparameters,
-    rows: tuple[bool, ...] | None,
+    rows: tuple[tuple[int, bool], ...] | None,
     update: Update | None,
 ) -> Layout:
     begins = dict(zip(section.layers, accumulate(section.sizes, initial=0), strict=False))

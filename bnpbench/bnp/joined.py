@@ -153,7 +153,7 @@ class Joined:
 
     def tensors(self) -> list[Tensor]:
         """The other gradients, learning rates, parameters, and what is kept of each of these."""
-        found = [parameter.grad for parameter in self._others]
+        found = [parameter.grad for parameter in self._others if parameter.grad is not None]
         found += [group["lr"] for group in self._optimizer.param_groups]
         found += self._parameters
         for parameter, rule in zip(self._parameters, self.update.rules, strict=True):

@@ -286,7 +286,7 @@ class Pair:
     def __init__(self, model: nn.Sequential, kind: Any, options: dict[str, Any]) -> None:
         self.models = model, copy.deepcopy(model)
         self.bnps = tuple(BNP(one, fused=one is model) for one in self.models)
-        self.rates = torch.tensor(0.0625), torch.tensor(0.0625)
+        self.rates = tuple(torch.tensor(0.0625, dtype=next(model.parameters()).dtype) for _ in range(2))
         self.optimizers = []
         for one, rate in zip(self.models, self.rates, strict=True):
             parameters = list(one.parameters())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -37,7 +38,7 @@ def test_what_is_slow_shows_where_it_is(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("form", ["plain", "fused"])
 def test_an_update_that_is_part_of_the_method_is_told(
-    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    form: Literal["plain", "fused"], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fused, "compiled", lambda layout, places: layout.step)
     monkeypatch.setattr("bnpbench.profiling.phases.configure", lambda *arguments: None)
