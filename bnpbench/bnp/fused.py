@@ -176,7 +176,10 @@ class Layout:
             statistics = torch.cat(means + variances)
         else:
             statistics = next(tensors)
-        new = torch.lerp(values, statistics, 1.0 - self.rho)
+        # In memory, as the compiler takes what is joined, for each row of a gradient goes by it.
+        new = torch.cat(
+            [torch.lerp(*pair, 1.0 - self.rho) for pair in zip(values.chunk(2), statistics.chunk(2), strict=True)]
+        )
         values.copy_(new)
         return statistics if self.batch else new
 
@@ -250,8 +253,9 @@ def compiled(layout: Layout, places: tuple[Place, ...]) -> Call:
             torch.empty_strided(shape, stride, dtype=dtype, device=layout.device) for shape, stride, dtype in places
         ]
         graph = make_fx(layout.step)(*samples)
-    # Kept as a tensor, what is stored and added up is computed once, and both happen in one loop.
-    call: Call = compile_graph(graph, samples, options={"realize_reads_threshold": 0})
+    # What is both stored and added up, is computed once in one loop: if it is kept as a tensor, where it is a gradient;
+    # if it is not, where it updates something else.
+    call: Call = compile_graph(graph, samples, options={"realize_reads_threshold": 0 if layout.update is None else 64})
     return call
 
 
