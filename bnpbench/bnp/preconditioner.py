@@ -185,8 +185,9 @@ class BNP(Tracker[MomentsPool]):
     def precondition_with(self, optimizer: torch.optim.Optimizer) -> bool:
         """:meth:`precondition`, and ``optimizer.step()`` in the same function, where that is possible.
 
-        It is in the fused form, on one device, with torch's SGD, Adam or AdamW at learning rates that are tensors, once
-        the optimizer has stepped itself and so made what it keeps. Nothing may change the gradients in between.
+        It is in the fused form, on one device, with torch's SGD, Adam or AdamW at learning rates that are tensors, from
+        the second call on: the optimizer's own first step makes what it keeps. The gradients are used up, ``.grad`` is
+        None afterwards. Between the forward pass and this call nothing may overwrite the inputs of dense layers.
 
         Args:
             optimizer: of the model's parameters.
