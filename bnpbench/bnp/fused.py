@@ -176,10 +176,10 @@ class Layout:
             statistics = torch.cat(means + variances)
         else:
             statistics = next(tensors)
-        # In memory, as the compiler takes what is joined, for each row of a gradient goes by it.
-        new = torch.cat(
-            [torch.lerp(*pair, 1.0 - self.rho) for pair in zip(values.chunk(2), statistics.chunk(2), strict=True)]
-        )
+        pairs = [(values, statistics)]
+        if self.device.type == "cpu":  # in memory, as what is joined is taken: every row of a gradient reads it
+            pairs = list(zip(values.chunk(2), statistics.chunk(2), strict=True))
+        new = torch.cat([torch.lerp(*pair, 1.0 - self.rho) for pair in pairs])
         values.copy_(new)
         return statistics if self.batch else new
 
