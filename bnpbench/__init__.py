@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bnpbench.methods.base import Decay, Ink, MethodPlugin, Preconditioner, Published
     from bnpbench.methods.gradient import GradientPlugin
     from bnpbench.methods.preconditioning import Training
+    from bnpbench.metrics.base import MetricPlugin
     from bnpbench.networks.base import NetworkPlugin
     from bnpbench.optimizers.base import OptimizerPlugin
     from bnpbench.report.compare import compare
@@ -39,6 +40,7 @@ _HOMES = {
     "Ink": "bnpbench.methods.base",
     "LossPlugin": "bnpbench.losses.base",
     "MethodPlugin": "bnpbench.methods.base",
+    "MetricPlugin": "bnpbench.metrics.base",
     "Misfit": "bnpbench.sites",
     "NetworkPlugin": "bnpbench.networks.base",
     "Normalization": "bnpbench.sites",
@@ -69,6 +71,7 @@ __all__ = [
     "Ink",
     "LossPlugin",
     "MethodPlugin",
+    "MetricPlugin",
     "Misfit",
     "NetworkPlugin",
     "Normalization",

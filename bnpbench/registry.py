@@ -1,4 +1,5 @@
-"""What a suite can name by a kind: methods, networks, data sets, optimizers, schedules, initializations and losses.
+"""What a suite can name by a kind: methods, networks, data sets, optimizers, schedules, initializations, losses and
+metrics.
 
 Every class with a kind that a module of the packages below defines is one of the built-in ones: adding one is adding a
 file. Plugins are classes of the same bases from a user's file; a registry with them is a new one.
@@ -14,13 +15,14 @@ from functools import cache
 from types import MappingProxyType, ModuleType
 from typing import TypeGuard, TypeVar, cast
 
-from bnpbench import datasets, initializations, losses, methods, networks, optimizers, schedules
+from bnpbench import datasets, initializations, losses, methods, metrics, networks, optimizers, schedules
 from bnpbench.datasets.base import DatasetPlugin
 from bnpbench.errors import DataError, SuiteError
 from bnpbench.fields import Kinded
 from bnpbench.initializations.base import InitializationPlugin
 from bnpbench.losses.base import LossPlugin
 from bnpbench.methods.base import MethodPlugin
+from bnpbench.metrics.base import MetricPlugin
 from bnpbench.networks.base import NetworkPlugin
 from bnpbench.optimizers.base import OptimizerPlugin
 from bnpbench.schedules.base import SchedulePlugin
@@ -34,8 +36,9 @@ BASES: tuple[type[Kinded], ...] = (
     SchedulePlugin,
     InitializationPlugin,
     LossPlugin,
+    MetricPlugin,
 )
-_PACKAGES = (methods, networks, datasets, optimizers, schedules, initializations, losses)
+_PACKAGES = (methods, networks, datasets, optimizers, schedules, initializations, losses, metrics)
 
 
 class Registry:

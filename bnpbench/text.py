@@ -6,7 +6,7 @@ import hashlib
 import math
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 DASH = "–"
 _INTERVAL = re.compile(r"(?<=,) (?=[^\[\]]*\])|(?<=[0-9∞]) (?=[%µmGk]?[sBJ%]\b)")  # in an interval, before a unit
@@ -96,6 +96,21 @@ def markdown(text: str) -> str:
     if _MARKED.search(text):  # seldom, and a substitution of nothing costs more than this look
         text = _MARKED.sub(r"\\\1", text)
     return text.replace("](", "]\\(")
+
+
+def pipe_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of markdown, as ``tabulate`` writes it in ten times as long: a report may have hundreds.
+
+    Args:
+        columns: headings; each column is two wider than its own at least.
+        rows: what stands below them, as markdown.
+    """
+    cells = [[cell.strip() for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip([f"{name}  " for name in columns], *cells, strict=True)]
+    left = ":" if cells else "-"
+    rule = "|".join(left + "-" * (width + 1) for width in widths)
+    lines = [f"| {' | '.join(map(str.ljust, row, widths))} |" for row in (columns, *cells)]
+    return "\n".join([lines[0], f"|{rule}|", *lines[1:]])
 
 
 def words(text: str) -> list[str]:

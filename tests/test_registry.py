@@ -61,6 +61,7 @@ def test_every_base_has_its_kinds_and_every_kind_its_name() -> None:
         "schedule",
         "initialization",
         "loss",
+        "metric",
     ]
     for base in BASES:
         known = built_in().kinds(base)

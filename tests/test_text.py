@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 import pytest
+from tabulate import tabulate
 
-from bnpbench.text import csv_cell, fitted, folded, markdown, number_of, plural, significant, span
+from bnpbench.text import csv_cell, fitted, folded, markdown, number_of, pipe_table, plural, significant, span
 
 
 @pytest.mark.parametrize("start", ["=", "+", "@"])
@@ -34,6 +35,21 @@ def test_significant_digits(value: float, text: str) -> None:
 def test_small_words() -> None:
     assert span([3, 1, 2, 5]) == "1–3, 5"
     assert markdown("a\\|b") == "a\\\\\\|b"
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [["vanilla", "1.42 [0.94, 2.16]", ""], ["bnp ", " – (not-applicable)", "0.5"]],
+        [["a name that is wider than its heading", "a\\|b", "1"], ["", "", ""]],
+    ],
+)
+def test_a_table_of_markdown(rows: list[list[str]]) -> None:
+    columns = ["method", "time over vanilla", "N"]
+    assert pipe_table(columns, rows) == tabulate(rows, columns, tablefmt="pipe", disable_numparse=True)
+    told = "| N   | method   |\n|:----|:---------|\n| 60  | bn       |"
+    assert pipe_table(["N", "method"], [["60", "bn"]]) == told
 
 
 def test_lines_are_folded_between_words_with_their_indent() -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from importlib.util import find_spec
 from itertools import accumulate, islice
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -244,19 +244,18 @@ def compiled(layout: Layout, places: tuple[Place, ...]) -> Call:
     Raises:
         Exception: of any kind: the compiler raises what it stumbled on.
     """
-    from torch._inductor import compile as compile_graph
-    from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    with FakeTensorMode(), torch.no_grad():
-        samples: list[Any] = [
+    from bnpbench.bnp.inductor import compile_graph, shapes
+
+    with shapes(), torch.no_grad():
+        samples = [
             torch.empty_strided(shape, stride, dtype=dtype, device=layout.device) for shape, stride, dtype in places
         ]
         graph = make_fx(layout.step)(*samples)
     # What is both stored and added up, is computed once in one loop: if it is kept as a tensor, where it is a gradient;
     # if it is not, where it updates something else.
-    call: Call = compile_graph(graph, samples, options={"realize_reads_threshold": 0 if layout.update is None else 64})
-    return call
+    return compile_graph(graph, samples, {"realize_reads_threshold": 0 if layout.update is None else 64})
 
 
 @dataclass(frozen=True)

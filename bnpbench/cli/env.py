@@ -64,5 +64,6 @@ def _rates(found: Rates | None) -> list[str]:
         threads = "" if rate.threads is None else f", {number_of(rate.threads, 'thread')}"
         middle, low, high = (f"{number / scale:,.1f}" for number in (rate.median, rate.low, rate.high))
         spread = f"({low} to {high}, {rate.repetitions} times)"
-        lines.append(f"  {rate.device}{threads}: {rate.quantity} {middle} {unit} {spread}")
+        kernel = f" by {rate.kernel}" if rate.kernel else ""
+        lines.append(f"  {rate.device}{threads}: {rate.quantity} {middle} {unit}{kernel} {spread}")
     return lines

@@ -71,11 +71,17 @@ def _kinds(what: What) -> Callable[[], Lines]:
 
 
 def _metrics() -> Lines:
+    from bnpbench.metrics.base import MetricPlugin
     from bnpbench.records.rows import METRICS
+    from bnpbench.registry import built_in
 
-    return ("metric", "of", "unit", "better"), (
-        (name, f"{metric.table}", metric.unit, metric.better or "") for name, metric in METRICS.items()
-    )
+    def lines() -> Iterator[tuple[str, ...]]:
+        for name, metric in METRICS.items():
+            yield name, f"{metric.table}", metric.unit, metric.better or ""
+        for kind, cls in built_in().kinds(MetricPlugin).items():
+            yield kind, f"epochs, as {cls.made().column}: a kind of metrics, {_options(cls)}", "", cls.better
+
+    return ("metric", "of", "unit", "better"), lines()
 
 
 def _columns() -> Lines:

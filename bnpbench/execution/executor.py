@@ -12,10 +12,13 @@ from typing import Any, Literal, NoReturn, Protocol
 from bnpbench.execution.children import Child, LocalChild, ask, start_forkserver
 from bnpbench.execution.messages import Describe, Preflight, RunBlock, Tell
 from bnpbench.execution.options import Options, device_index, resolve_device
+from bnpbench.measure.driver import driver_count
 from bnpbench.measure.known import known
 from bnpbench.measure.step_costs import Costs
 from bnpbench.records.documents import Environment
 from bnpbench.suite import Block, Suite
+
+PRECOMPILE = "bnpbench.execution.precompile"
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,5 +205,9 @@ def share(environment: Environment, place: int, places: int) -> tuple[int, ...] 
 
 
 def modules_for(suite: Suite) -> list[str]:
-    """What a forkserver had better import before its first child reads the suite's data sets."""
-    return sorted({module for dataset in suite.datasets() for module in dataset.imports})
+    """What a forkserver had better import before a child reads the suite's data sets, or compiles a step of it."""
+    modules = {module for dataset in suite.datasets() for module in dataset.imports}
+    engines = suite.engines() - {"eager"}
+    if engines - {"auto"} or (engines and driver_count() != 0):  # "auto" compiles on a GPU alone
+        modules.add(PRECOMPILE)
+    return sorted(modules)

@@ -26,7 +26,7 @@ from bnpbench.results import FINISHED, read_results
 from bnpbench.sites import Misfit
 from bnpbench.suite import Cell, PluginFile, Settings, Suite, differing, misfit, telling, told, unchecked
 from bnpbench.suite.settings import FACTS, having
-from bnpbench.text import duration, number_of, plain
+from bnpbench.text import DASH, duration, number_of, plain
 
 ERROR = 3  # exit code, as of a run
 EAGER = {"engine": "eager", "devices": 1, "deterministic": False}
@@ -69,10 +69,13 @@ def listing(selection: Selection, out: Path, *, built: bool = False) -> Listed:
     known, finished = _measured(out)
     unfit = list(_unfit(cells))
     idle = {cell.key for cell, _ in unfit} | {cell.key for cell in cells if cell.key in finished}
+    pairs = [(cell, cell.settings) for cell in cells]
+    places = [(c.label, s.dataset.kind, s.network.kind, s.batch_size, s.optimizer.lr, s.epochs) for c, s in pairs]
+    varying = differing([cell.data for cell in cells], ("seed",))
+    others = telling(places, varying)
     rows: dict[tuple[Any, ...], list[Cell]] = defaultdict(list)
-    for cell in cells:
-        s = cell.settings
-        rows[(cell.label, s.dataset.kind, s.network.kind, s.batch_size, s.optimizer.lr, s.epochs)].append(cell)
+    for cell, place, *more in zip(cells, places, *(varying[path] for path in others), strict=True):
+        rows[(*place, *(DASH if value is None else told(value) for value in more))].append(cell)
     table = [
         (
             *(plain(str(name)) for name in names),
@@ -82,7 +85,8 @@ def listing(selection: Selection, out: Path, *, built: bool = False) -> Listed:
         )
         for names, group in rows.items()
     ]
-    heads = ("method", "data", "network", "batch size", "learning rate", "epochs", "seeds", "cells", "time")
+    named = ("method", "data", "network", "batch size", "learning rate", "epochs", *others)
+    heads = (*map(plain, named), "seeds", "cells", "time")
     blocks = len(suite.blocks(cells))
     done = sum(cell.key in finished for cell in cells)
     head = (

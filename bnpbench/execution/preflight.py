@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,16 @@ from torch import Tensor
 
 from bnpbench.datasets import storage
 from bnpbench.datasets.base import shape_of
-from bnpbench.errors import DataError, NotApplicable
+from bnpbench.errors import DataError, NotApplicable, SuiteError
 from bnpbench.execution.child import configure, failure
 from bnpbench.execution.messages import Phase, Preflight, Smoke, Tell, Tried
+from bnpbench.layers.weighted import weighted
 from bnpbench.measure import machine
 from bnpbench.measure.step_costs import Columns, Costs
+from bnpbench.methods.gradient import GradientPlugin
+from bnpbench.methods.preconditioning import Preconditioning
 from bnpbench.suite import Cell, Settings
+from bnpbench.suite.explain import closest, listed
 from bnpbench.text import number_of
 from bnpbench.training import models
 from bnpbench.training.accounting import costs, kept_bytes
@@ -50,6 +55,7 @@ def preflight(request: Preflight, tell: Tell) -> dict[str, Costs]:
 
     Raises:
         DataError: a data set is not there, or weights of a network.
+        SuiteError: a pattern of a method's ``layers`` fits no layer.
     """
     root = storage.root(request.data_dir)
     with storage.told_to(lambda what, far: tell(Phase(what, far))):
@@ -60,10 +66,38 @@ def preflight(request: Preflight, tell: Tell) -> dict[str, Costs]:
     costing = {cell.key: cell.settings.costing() for cell in request.cells}
     distinct = dict.fromkeys(costing.values())
     found: dict[Settings, Costs] = {}
+    _check_patterns(distinct, root)
     for place, settings in enumerate(distinct, start=1):
         tell(Phase("preflight", f"{place}/{len(distinct)}"))
         found[settings] = _costs(settings, root)
     return {key: found[settings] for key, settings in costing.items()}
+
+
+def _check_patterns(distinct: Iterable[Settings], root: Path) -> None:
+    """Raises SuiteError for a pattern of a method's ``layers`` that fits none of the networks that it meets."""
+    fitting: dict[str, bool] = {}
+    there: dict[str, None] = {}
+    for settings in distinct:
+        patterns = settings.method.layers if isinstance(settings.method, Preconditioning | GradientPlugin) else ()
+        names = _layers(settings, root) if patterns else []
+        there |= dict.fromkeys(names)
+        for pattern in patterns:
+            fits = not names or any(fnmatchcase(name, pattern.removeprefix("!")) for name in names)
+            fitting[pattern] = fits or fitting.get(pattern, False)
+    for pattern, fits in fitting.items():
+        if not fits:
+            message = f"no layer has a name like {pattern!r}; there are: {listed(there)}"
+            raise SuiteError(message, key="method.layers", closest=closest(pattern, there))
+
+
+def _layers(settings: Settings, root: Path) -> list[str]:
+    """Names of what could be preconditioned; none where the network cannot be built, which its costs tell."""
+    with suppress(Exception), torch.device("meta"):
+        shape = settings.dataset.found(root)
+        network = settings.network.reads(shape.input)
+        model = models.build_model(settings, network, shape.classes, torch.Generator("cpu"))
+        return [name for name, _ in weighted(model)]
+    return []
 
 
 def _costs(settings: Settings, root: Path) -> Costs:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
 import psutil
 import torch
+from torch import Tensor
 
 from bnpbench.records.documents import Rate, Rates
 
@@ -35,10 +37,10 @@ def measure(only: str | None = None) -> Rates:
     rates: list[Rate | None] = []
     for threads in dict.fromkeys((1, psutil.cpu_count(logical=False) or os.cpu_count() or 1)) if only != "cuda" else ():
         torch.set_num_threads(threads)
-        rates += list(_rates(torch.device("cpu"), threads))
+        rates += _rates(torch.device("cpu"), threads)
     torch.set_num_threads(before)
     if only != "cpu" and torch.cuda.is_available():
-        rates += list(_rates(torch.device("cuda"), None))
+        rates += _rates(torch.device("cuda"), None)
     return Rates(measured=f"{datetime.now(UTC):%Y-%m-%d}", libraries=libraries(), rates=rates)
 
 
@@ -49,25 +51,37 @@ def libraries() -> list[str]:
     return [line for line in lines if any(name in line for name in wanted) and "Build settings" not in line]
 
 
-def _rates(device: torch.device, threads: int | None) -> Iterator[Rate]:
+def _rates(device: torch.device, threads: int | None) -> list[Rate]:
     precisions = ("float32", "tf32", "bf16") if device.type == "cuda" else ("float32",)
     works = {"bandwidth": _triad, **dict.fromkeys(precisions, _product), "operators": _operators}
     if device.type == "cuda":
         works["recorded"] = _recorded
+    rates = {}
     for quantity, prepare in works.items():
         torch.set_float32_matmul_precision("high" if quantity == "tf32" else "highest")
-        work, amount = prepare(device, torch.bfloat16 if quantity == "bf16" else torch.float32)
-        found = [amount / _seconds(work, device) for _ in range(1 + REPETITIONS)][1:]  # the first warms up
-        yield Rate(
-            device=device.type,
-            threads=threads,
-            quantity=quantity,
-            median=median(found),
-            low=min(found),
-            high=max(found),
-            repetitions=REPETITIONS,
+        rates[quantity] = _rate(
+            device, threads, quantity, prepare(device, torch.bfloat16 if quantity == "bf16" else torch.float32)
         )
     torch.set_float32_matmul_precision("highest")
+    if device.type == "cpu":
+        kernels = {"torch.mm": rates["float32"], **dict(_others(device, threads))}
+        fastest = max(kernels, key=lambda name: kernels[name].median)
+        rates["core"] = kernels[fastest].model_copy(update={"quantity": "core", "kernel": fastest})
+    return list(rates.values())
+
+
+def _rate(device: torch.device, threads: int | None, quantity: str, work: Work) -> Rate:
+    call, amount = work
+    found = [amount / _seconds(call, device) for _ in range(1 + REPETITIONS)][1:]  # the first warms up
+    return Rate(
+        device=device.type,
+        threads=threads,
+        quantity=quantity,
+        median=median(found),
+        low=min(found),
+        high=max(found),
+        repetitions=REPETITIONS,
+    )
 
 
 Work = tuple[Callable[[], object], int]
@@ -84,6 +98,37 @@ def _product(device: torch.device, dtype: torch.dtype) -> Work:
     size = PRODUCT[device.type]
     x, y, product = (torch.randn(size, size, device=device).to(dtype) for _ in range(3))
     return lambda: torch.mm(x, y, out=product), 2 * size**3
+
+
+def _others(device: torch.device, threads: int | None) -> Iterator[tuple[str, Rate]]:
+    """The same product by kernels that ``torch.mm`` does not call, as far as they can be had here."""
+    size = PRODUCT[device.type]
+    x, y = torch.randn(size, size), torch.randn(size, size)
+    for name, make in KERNELS.items():
+        with suppress(Exception):  # of any kind: a library that torch was built without, no compiler
+            yield name, _rate(device, threads, "float32", (make(x, y), 2 * size**3))
+
+
+def _by_onednn(x: Tensor, y: Tensor) -> Callable[[], Tensor]:
+    """x y, with y in the library's own order of blocks."""
+    blocks = torch.ops.mkldnn._reorder_linear_weight(y.t().contiguous(), len(x))
+    return lambda: torch.ops.mkldnn._linear_pointwise(x, blocks, None, "none", [], "")
+
+
+def _by_inductor(x: Tensor, y: Tensor) -> Callable[[], Tensor]:
+    """x y by the template in C++ of torch's compiler, which takes a y that never changes; compiles for seconds."""
+    product = torch.nn.Linear(y.shape[0], y.shape[1], bias=False).eval()
+    product.weight.data.copy_(y.t())
+    with (
+        torch.no_grad(),
+        torch._inductor.config.patch(freezing=True, max_autotune=True, max_autotune_gemm_backends="CPP"),
+    ):
+        compiled = torch.compile(product, dynamic=False)
+        compiled(x)
+    return torch.no_grad()(lambda: compiled(x))
+
+
+KERNELS: dict[str, Callable[[Tensor, Tensor], Callable[[], Tensor]]] = {"oneDNN": _by_onednn, "inductor": _by_inductor}
 
 
 def _operators(device: torch.device, dtype: torch.dtype) -> Work:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
 from bnpbench.fields import Fraction, Positive
@@ -242,7 +243,8 @@ class GradientPlugin(MethodPlugin):
     def published(self, model: nn.Module, batch: Tensor) -> Published:
         """:meth:`flops`, and what this class does with rows and gradients, counted; both with further backward passes.
 
-        By formula such a pass takes the products that give the gradient at the input of each layer but the first.
+        What a further backward pass of the network takes is no formula's, for nobody knows of all that has no weights,
+        such as attention scores: its products of matrices and convolutions are counted for both.
 
         Args:
             model: on the ``meta`` device.
@@ -264,7 +266,7 @@ class GradientPlugin(MethodPlugin):
                 rewriter.look_back(output)
         rewriter.remove()
         predicted = [flops for shape in shapes if (flops := self.flops(shape)) is not None]
-        each = sum(map(self.pass_flops, shapes)) + sum(shape.products for shape in shapes[1:])
+        each = sum(map(self.pass_flops, shapes)) + (_products_back(model, batch, rewriter.layers) if passes else 0)
         counted = sum(self._counted(model.get_submodule(shape.name), shape) for shape in shapes)
         whole = len(predicted) == len(shapes)
         return Published(sum(predicted) + passes * each if whole else None, counted + further.total)
@@ -314,3 +316,30 @@ class GradientPlugin(MethodPlugin):
     def does_nothing(cls) -> bool:
         """Whether a subclass has left out what it makes of a gradient."""
         return cls.rewrite is GradientPlugin.rewrite and cls.apply is GradientPlugin.apply
+
+
+def _products_back(model: nn.Module, batch: Tensor, layers: Iterable[str]) -> int:
+    """Operations of the products that take gradients back to the outputs of layers, those of weights not among them.
+
+    Args:
+        model: on the ``meta`` device.
+        batch: one batch of input, on ``meta``.
+        layers: names in the model.
+    """
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from bnpbench.measure.flops import PRODUCTS
+
+    outputs: list[Tensor] = []
+    handles = [
+        model.get_submodule(name).register_forward_hook(lambda module, args, output: outputs.append(output))
+        for name in layers
+    ]
+    with torch.enable_grad():
+        total = model(batch).sum()
+    for handle in handles:
+        handle.remove()
+    with FlopCounterMode(display=False, custom_mapping=PRODUCTS) as counter:
+        torch.autograd.grad(total, outputs, allow_unused=True)
+    return int(counter.get_total_flops())

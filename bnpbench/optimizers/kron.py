@@ -29,7 +29,7 @@ class Kron(LibraryOptimizer):
     beside: ClassVar[Mapping[str, str]] = {"opt_einsum": "opt_einsum"}
     decays: ClassVar[Literal["decoupled"]] = "decoupled"
     kind: Literal["kron"]
-    lr: PositiveFloat = 1e-3
+    lr: PositiveFloat = 0.01
     momentum: Fraction = 0.9
     probability: Annotated[float, Field(gt=0, le=1)] | None = None
     max_dim: Positive = 8192

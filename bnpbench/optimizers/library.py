@@ -39,10 +39,26 @@ class LibraryOptimizer(OptimizerPlugin):
         self, parameters: Iterable[nn.Parameter], *, weight_decay: float, fused: bool, capturable: bool
     ) -> torch.optim.Optimizer:
         import pytorch_optimizer
+        import torch
 
         made: torch.optim.Optimizer = getattr(pytorch_optimizer, self.library_name)(
             list(parameters), lr=self.lr, weight_decay=weight_decay, **self.options()
         )
+        take, lost = made.step, False
+
+        def step(closure: None = None) -> None:
+            """As it is; once a matrix cannot be decomposed weights are no numbers, so that the loss shows it."""
+            nonlocal lost
+            try:
+                if not lost:
+                    take(closure)
+            except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+                lost = True
+                with torch.no_grad():
+                    for group in made.param_groups:
+                        torch._foreach_mul_(group["params"], float("nan"))
+
+        vars(made)["step"] = step
         return made
 
     def follow(self, optimizer: torch.optim.Optimizer, lr: Tensor) -> None:

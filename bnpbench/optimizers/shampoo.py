@@ -20,14 +20,15 @@ class Shampoo(LibraryOptimizer):
     before step ``every`` and moves no weight until then; here the first step takes one, too.
 
     Attributes:
-        every: steps between two computations of the inverse roots, each by a singular value decomposition.
+        every: steps between two computations of the inverse roots, each by a singular value decomposition. The first
+            are of a single gradient: above 1 take a ``matrix_eps`` of 0.1 or 1, or training diverges.
         matrix_eps: what the statistics begin with on their diagonal.
     """
 
     library_name: ClassVar[str] = "Shampoo"
     decays: ClassVar[Literal["coupled"]] = "coupled"
     kind: Literal["shampoo"]
-    lr: PositiveFloat = 1e-3
+    lr: PositiveFloat = 0.3
     every: Positive = 1
     matrix_eps: PositiveFloat = 1e-6
 

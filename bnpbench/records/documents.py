@@ -24,7 +24,7 @@ from pydantic import (
     model_validator,
 )
 
-from bnpbench.records.rows import GAIN, gains
+from bnpbench.records.rows import GAIN, gains, is_own
 
 JSON = Any
 """Whatever a file holds, of which nothing is known."""
@@ -44,7 +44,7 @@ def _else(default: Callable[[], object]) -> WrapValidator:
 
 
 def _gain(name: str) -> str:
-    if name not in gains():
+    if name not in gains() and not is_own(name):
         raise ValueError("no metric that says what a method buys")
     return name
 
@@ -177,10 +177,12 @@ class Rate(Record):
         device: cpu or cuda.
         threads: of torch, where they matter; None on CUDA.
         quantity: ``bandwidth`` (bytes, of a = b + s c: two arrays read, one written), ``float32``, ``tf32``, ``bf16``
-            (operations of a product of square matrices, a multiply-add being two), ``operators`` (additions to a
-            single number, one after the other), or ``recorded`` (the same from a CUDA graph).
+            (operations of a product of square matrices, a multiply-add being two), ``core`` (those of float32 by the
+            fastest of several kernels), ``operators`` (additions to a single number, one after the other), or
+            ``recorded`` (the same from a CUDA graph).
         median, low, high: over the repetitions.
         repetitions: how many.
+        kernel: the fastest, of ``core``.
     """
 
     place = "environment.rates.rates"
@@ -191,6 +193,7 @@ class Rate(Record):
     low: float
     high: float
     repetitions: int
+    kernel: Text = None
 
 
 class Rates(Record):

@@ -7,6 +7,9 @@ A row is a dictionary: what it lacks is null. Null is missing, NaN is NaN. Insta
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
@@ -80,6 +83,7 @@ class EpochRow(TypedDict, total=False):
         float | None, Metric("bit", better="lower")
     ]  # of text; the loss by another logarithm
     test_accuracy: Annotated[float, replace(_ACCURACY, tabled=True)]
+    metrics: str | None  # the numbers of the suite's own metrics by their names, a JSON object (``own_numbers``)
     learning_rate: Annotated[float, Metric()]
     steps: Annotated[int, Metric()]
     examples: Annotated[int, Metric()]
@@ -233,13 +237,51 @@ GAIN = "test_accuracy"
 """What a method buys, where a suite does not say otherwise."""
 
 
+_OWN: dict[str, Metric] = {
+    "score": Metric(better="higher", table="epochs"),
+    "error": Metric(better="lower", table="epochs"),
+}
+"""What is known of the metrics that a suite brings along, by what their names begin with."""
+OWN_PATTERN = rf"({'|'.join(_OWN)})\.[A-Za-z0-9_+-]{{1,64}}"
+
+
 def metric(name: str) -> Metric:
     """What is known of a metric; nothing of a name that is none's, as a file of another version may hold."""
-    return METRICS.get(name, Metric())
+    return METRICS.get(name) or _OWN.get(name.partition(".")[0] if is_own(name) else "", Metric())
+
+
+def own_metric(name: str, better: Literal["higher", "lower"]) -> str:
+    """How a metric that a suite brings along is called: its name, and before it which way it is better."""
+    return f"{next(word for word, metric in _OWN.items() if metric.better == better)}.{name}"
+
+
+def is_own(name: str) -> bool:
+    """Whether this may be the name of a metric that a suite brings along."""
+    return re.fullmatch(OWN_PATTERN, name) is not None
+
+
+def own_text(numbers: Mapping[str, float]) -> str | None:
+    """Numbers of such metrics as the text of their column; None of none."""
+    return json.dumps(dict(numbers)) if numbers else None
+
+
+def own_numbers(text: object) -> dict[str, float]:
+    """Their numbers in a row's text; nothing of a text that is none of ours."""
+    try:
+        found = json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        found = None
+    numbers = found.items() if isinstance(found, dict) else ()
+    return {name: number for name, number in numbers if is_own(name) and isinstance(number, float)}
+
+
+def spoken(name: str) -> str:
+    """A metric's name in a heading."""
+    return name.replace("_", " ").replace(".", " ", 1)
 
 
 def gains() -> tuple[str, ...]:
-    """Those that may say what a method buys: of an epoch, with a better side, and no times."""
+    """Those that may say what a method buys, beside a suite's own: of an epoch, with a better side, and no times."""
     return tuple(name for name, metric in metrics("epochs").items() if metric.better and not metric.timed)
 
 

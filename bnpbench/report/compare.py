@@ -6,12 +6,14 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from bnpbench.errors import NothingToCompare
 from bnpbench.measure.measurement import moved_seconds
 from bnpbench.records.documents import Hardware, Software
-from bnpbench.records.rows import METRICS
+from bnpbench.records.rows import GAIN, METRICS
+from bnpbench.records.rows import metric as known
 from bnpbench.registry import baselines
 from bnpbench.report.comparison import METRIC, Change, Comparison, Judgement
 from bnpbench.report.data import Cell, View, views
@@ -42,13 +44,13 @@ def compare(
     """Compares the cells that two runs share.
 
     A count is worse when it is higher (those that torch decides, only under one torch), the accuracy of a seeded CPU
-    run when it is lower by more than ``ACCURACY_TOLERANCE``, a status when the cell ended less well; a number that
-    is no more there is worse too. What is better is an improvement, never a regression. A time is worse when its ratio
-    is above 1 + ``max_slowdown`` and its whole interval too. Times are judged per method, batch size and setting, over
-    seeds and epochs, on one kind of machine only, and where no change between two values of ``MEASUREMENT`` can have
-    moved them. Where a method took turns with vanilla in both runs, its ratio to vanilla is judged: between two runs a
-    machine drifts by more than the interval of either shows, and the ratio is free of that. Elsewhere the seconds are
-    judged.
+    run, and a metric of its own, when it is less good by more than ``ACCURACY_TOLERANCE``, a status when the cell ended
+    less well; a number that is no more there is worse too. What is better is an improvement, never a regression. A
+    time is worse when its ratio is above 1 + ``max_slowdown`` and its whole interval too. Times are judged per method,
+    batch size and setting, over seeds and epochs, on one kind of machine only, and where no change between two values
+    of ``MEASUREMENT`` can have moved them. Where a method took turns with vanilla in both runs, its ratio to vanilla is
+    judged: between two runs a machine drifts by more than the interval of either shows, and the ratio is free of that.
+    Elsewhere the seconds are judged.
 
     Args:
         base: the baseline; None or without a measured cell: the outcome is ``no baseline``.
@@ -265,20 +267,22 @@ class Pair:
             if name in ALWAYS or self.same_torch:
                 judgement, remark = _judged_or_missing(before, after, lambda one, other: _judgement(other, one))
             yield where.change("counts", name, _count(before), _count(after), judgement, remark)
-        yield from self._accuracy(one, other, where)
+        own = {name: None for view, cell in ((self.base, one), (self.new, other)) for name in view.epochs.own(cell.key)}
+        for name in (GAIN, *own):
+            yield from self._score(name, one, other, where)
 
     def _where(self, cell: Cell, seeds: str) -> _Where:
         return _Where(self.new.suite, cell, ", ".join(filter(None, (self.titles.get(cell.key), seeds))))
 
-    def _accuracy(self, one: Cell, other: Cell, where: _Where) -> Iterable[Change]:
+    def _score(self, metric: str, one: Cell, other: Cell, where: _Where) -> Iterable[Change]:
         """At the last epoch that both have: a suite with an ``interval`` decides how many there are as it runs."""
-        series = [view.series(cell, "test_accuracy") for view, cell in ((self.base, one), (self.new, other))]
+        series = [view.series(cell, metric) for view, cell in ((self.base, one), (self.new, other))]
         if not one.ok or not any(series):
             return
         shared = series[0].keys() & series[1].keys()
         before, after = (shares[max(shared or shares)] if shares else None for shares in series)
         lasts = [max(shares, default=0) for shares in series]
-        judgement, remark = _judged_or_missing(before, after, _accuracy_judgement)
+        judgement, remark = _judged_or_missing(before, after, partial(_score_judgement, metric))
         if all(lasts) and not shared:
             judgement, remark = "not judged", f"no epoch in both, of {lasts[0]} and {lasts[1]}"
         elif all(lasts) and lasts[0] != lasts[1]:
@@ -286,7 +290,7 @@ class Pair:
         if not one.row["device"] == other.row["device"] == "cpu":
             judgement, remark = "not judged", "; ".join(filter(None, ("not a CPU run", remark)))
         texts = [dash() if share is None else fixed(share, 4) for share in (before, after)]
-        yield where.change("accuracy", "test_accuracy", texts[0], texts[1], judgement, remark)
+        yield where.change("accuracy" if metric == GAIN else "metric", metric, texts[0], texts[1], judgement, remark)
 
     def _times(self, pairs: Sequence[tuple[Cell, Cell]]) -> Iterable[Change]:
         where = self._where(pairs[0][1], f"{len(pairs)} seed{'s' if len(pairs) > 1 else ''}")
@@ -344,11 +348,12 @@ def _judgement(before: float, after: float, equal: Judgement = "same") -> Judgem
     return equal if before == after else "better" if after > before else "worse"
 
 
-def _accuracy_judgement(before: float, after: float) -> Judgement:
-    """NaN is worse than any number."""
-    if abs(after - before) <= ACCURACY_TOLERANCE:
+def _score_judgement(metric: str, before: float, after: float) -> Judgement:
+    """NaN is worse than any number; what is above 1 may move by a share of itself."""
+    if math.isfinite(before) and abs(after - before) <= ACCURACY_TOLERANCE * max(1.0, abs(before)):
         return "same" if before == after else "within"
-    one, other = (-math.inf if math.isnan(share) else share for share in (before, after))
+    sign = known(metric).sign
+    one, other = (-math.inf if math.isnan(number) else sign * number for number in (before, after))
     return _judgement(one, other)
 
 

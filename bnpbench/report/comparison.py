@@ -22,7 +22,7 @@ class Change:
     """One comparison.
 
     Attributes:
-        what: counts, accuracy, status, seconds per epoch, ratio to vanilla.
+        what: counts, accuracy, metric, status, seconds per epoch, ratio to vanilla.
         suite: where it was measured.
         method, batch_size, group: of which cells.
         quantity: the column.

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from bnpbench.errors import SuiteError
 from bnpbench.methods.base import Ink
 from bnpbench.records.documents import CellRecord, Environment, SuiteRecord
-from bnpbench.records.rows import metric
+from bnpbench.records.rows import is_own, metric, own_numbers
 from bnpbench.results import Results
 from bnpbench.results.schema import STATUSES
 from bnpbench.suite import differing, heading, setting, telling, told
@@ -130,12 +130,24 @@ class Rows:
         return self._columns[name][self._stretches.get(key, slice(0))]
 
     def numbers(self, key: str, name: str) -> list[float | None]:
-        """The values of one cell in a column of numbers."""
+        """The values of one cell in a column of numbers, or of a metric of the suite's own."""
         if name not in self._numbers:
-            column = self._table.column(name)
-            known = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-            self._numbers[name] = _listed(column.cast(pa.float64(), safe=False)) if known else [None] * len(column)
+            if is_own(name):
+                self._numbers[name] = [numbers.get(name) for numbers in self._own]
+            else:
+                column = self._table.column(name)
+                known = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+                numbers = _listed(column.cast(pa.float64(), safe=False)) if known else [None] * len(column)
+                self._numbers[name] = numbers
         return self._numbers[name][self._stretches.get(key, slice(0))]
+
+    def own(self, key: str) -> tuple[str, ...]:
+        """The metrics of the suite's own that one cell has numbers of."""
+        return tuple(dict.fromkeys(name for row in self._own[self._stretches.get(key, slice(0))] for name in row))
+
+    @cached_property
+    def _own(self) -> list[dict[str, float]]:
+        return [own_numbers(text) for text in _listed(self._table.column("metrics"))]
 
     def are_times(self, name: str) -> bool:
         """Whether every number of a column, of all cells, may be a time: not negative, infinite or NaN."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from bnpbench.optimizers.base import OptimizerPlugin
-from bnpbench.records.rows import COUNTER_SECONDS, LEAST_TICKS
+from bnpbench.records.rows import COUNTER_SECONDS, LEAST_TICKS, is_own
 from bnpbench.registry import built_in
 from bnpbench.report.data import Cell, View
 from bnpbench.text import number_of
@@ -15,6 +15,8 @@ Why = Callable[[View, Cell], str]
 
 def why(view: View, cell: Cell, column: str) -> str:
     """The reason for a null in a column of ``cells`` or ``epochs``; empty where none is known."""
+    if is_own(column):
+        return "not among its metrics"
     return _REASONS[column](view, cell) if column in _REASONS else ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from bnpbench.records.documents import BoundsRecord, ClaimRecord, CombinationRecord, SideRecord
@@ -70,11 +70,15 @@ class Verdict:
 
 @dataclass(frozen=True)
 class _Answer:
-    """The number asked for, what its n counts, and a remark."""
+    """The number asked for, what its n counts, a remark, and the side that never reaches the target, if one does not.
+
+    Such a side is infinite, as nobody knows when it would have got there: that may fail a claim, and fulfils none.
+    """
 
     estimate: Estimate
     unit: str
     remark: str
+    never: str = ""
 
 
 def verdicts(results: Results) -> list[Verdict]:
@@ -127,6 +131,11 @@ def _verdict(view: View, claim: ClaimRecord, combination: CombinationRecord) -> 
         picked = (*left.values(), *(right or {}).values())
         estimate, unit = comparable(answer.estimate, picked, claim.metric), answer.unit
         outcome, doubt = decide(estimate, bounds)
+        if answer.never:
+            never = f"infinite: the {answer.never} side never reaches the target"
+            doubt = "; ".join(filter(None, (doubt, never)))
+            if outcome == "holds":
+                outcome, estimate = "undecided", replace(estimate, low=None, high=None, reason=never)
         shortened = dict.fromkeys(cell.shortened for side in (left, right or {}) for cell in side.values())
         reason = "; ".join(filter(None, (doubt, answer.remark, *shortened)))
     cells = (*left.values(), *(right or {}).values())
@@ -149,6 +158,7 @@ def _of_seeds(view: View, claim: ClaimRecord, left: Seeds, right: Seeds | None) 
     metric = claim.metric
     ats = _ats(claim)
     values: list[float] = []
+    sides: list[list[float]] = []  # of each value, the numbers that it is made of
     roundings: list[float] = []
     reasons: list[str] = []
     for seed, cell in left.items():
@@ -169,6 +179,7 @@ def _of_seeds(view: View, claim: ClaimRecord, left: Seeds, right: Seeds | None) 
             reasons.append(answer.reason)
             continue
         values.append(answer)
+        sides.append(numbers)
         roundings.append(rounding(view, metric, cells, numbers if claim.question == "ratio" and all(numbers) else ()))
     if not values:
         return Missing(tallied(reasons) or "not measured")
@@ -179,7 +190,9 @@ def _of_seeds(view: View, claim: ClaimRecord, left: Seeds, right: Seeds | None) 
         estimate = ratio_interval(values, max(roundings))
     else:
         estimate = mean_interval(values, max(roundings))
-    return _Answer(estimate, "seeds", tallied(reasons))
+    named = zip(("left", "right"), zip(*sides, strict=True), strict=False) if known(metric).table == "targets" else ()
+    never = next((name for name, numbers in named if all(map(math.isinf, numbers))), "")
+    return _Answer(estimate, "seeds", tallied(reasons), never)
 
 
 def _compared(question: str, numbers: Sequence[float]) -> float | Missing:
@@ -244,7 +257,10 @@ def _question(claim: ClaimRecord, left: Seeds, right: Seeds | None) -> str:
     metric = claim.metric if claim.target is None else f"{claim.metric} {claim.target}"
     usual = default_at(claim.metric)
     pairs = ((claim.left, left), (claim.right, right))
-    sides = [_side(side, seeds, usual) for side, seeds in pairs if side is not None and seeds is not None]
+    given = [(side, _side(side, seeds, usual)) for side, seeds in pairs if side is not None and seeds is not None]
+    sides = [name for _, name in given]
+    if len(set(sides)) < len(sides):  # one method on both sides, with other settings
+        sides = [f"{name} ({others})" if (others := _others(side)) else name for side, name in given]
     sign = " / " if claim.question == "ratio" else " − "
     kind = "" if claim.question == "value" else f"{claim.question} of "
     return f"{kind}{metric}, {sign.join(sides)}"
@@ -262,6 +278,12 @@ def _side(side: SideRecord, seeds: Seeds, usual: At) -> str:
     name = ", ".join(labels) + (f" at {sizes}" if sizes is not None else "")
     at = usual if side.at is None else side.at
     return name if at == usual else f"{name} ({describe_at(at)})"
+
+
+def _others(side: SideRecord) -> str:
+    """What a side is picked by besides the method and the batch size, which its name tells."""
+    leaves = _leaves({name: value for name, value in side.pattern.items() if name not in ("method", "batch_size")})
+    return ", ".join(f"{name} = {told(value)}" for name, value in leaves)
 
 
 def _leaves(where: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from bnpbench.cache import expanded
 from bnpbench.errors import NothingToCompare, ResultsError
 from bnpbench.records.documents import Environment, SuiteRecord
+from bnpbench.records.rows import own_numbers
 from bnpbench.results.folder import read_environment
 from bnpbench.results.part import DamagedError, read_json
 from bnpbench.results.schema import SCHEMAS
@@ -68,7 +69,8 @@ class Results:
         Returns:
             A row an epoch, and one for a cell without any: ``suite``, ``environment``, ``key``, ``method`` (its label),
             ``batch_size``, ``seed``, ``status``, the settings that vary by their dotted names, and the columns of
-            epochs (times in seconds, shares as such). Null where nothing was measured.
+            epochs (times in seconds, shares as such), one for each of the suites' own metrics among them. Null where
+            nothing was measured.
         """
         import pandas as pd  # whoever finds no results needs none, and it takes a while
 
@@ -83,7 +85,11 @@ class Results:
         varying = settings.loc[:, (settings.astype(str).nunique() > 1) & ~known]
         names = ["suite", "environment", "key", "label", "batch_size", "seed", "status"]
         cells = pd.concat([self.cells[names].rename(columns={"label": "method"}), varying], axis=1)
-        epochs = self.epochs.drop(columns=["block", "turn"])
+        epochs = self.epochs.drop(columns=["block", "turn", "metrics"])
+        own = [own_numbers(text) for text in self.epochs["metrics"]]
+        for name in dict.fromkeys(name for row in own for name in row):
+            numbers = pa.array([row.get(name) for row in own], pa.float64())
+            epochs[name] = pd.Series(pd.arrays.ArrowExtensionArray(numbers), index=epochs.index)
         return cells.merge(epochs, how="left", on=["suite", "environment", "key"])
 
     def of_suites(self, names: Collection[str]) -> Results:

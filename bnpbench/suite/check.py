@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from math import prod
 from typing import Any
 
 from bnpbench.datasets.base import shape_of
+from bnpbench.metrics.base import MetricPlugin
 from bnpbench.networks.base import INPUT, NetworkPlugin
+from bnpbench.records.rows import is_own
 from bnpbench.registry import built_in, ships
 from bnpbench.sites import Misfit, Site, no_form_of_its_own, no_site, nothing_to_precondition
 from bnpbench.suite.cells import Cell
@@ -55,6 +57,8 @@ def unchecked(settings: Settings) -> str | None:
     ]
     if settings.network.of_others:
         told.append(f"what network {settings.network.kind!r} normalizes")
+    if patterns := getattr(settings.method, "layers", ()):
+        told.append(f"whether layers are called {listed(patterns)}")
     if settings.dataset.streamed:
         told.append("classes and sizes of the image folder")
     return ", ".join(told) or None
@@ -117,6 +121,8 @@ def _fault(settings: Settings) -> tuple[tuple[str, ...], str] | None:
         given = "characters of a text" if shape.tokens else f"numbers ({size})"
         fitting = [kind for kind, cls in built_in().kinds(NetworkPlugin).items() if cls.tokens == shape.tokens]
         return ("network",), f"{network.kind} reads {reads}, and examples of {name} are {given}; take {listed(fitting)}"
+    if (fault := _fault_of_metrics(settings.metrics)) is not None:
+        return ("metrics",), fault
     if settings.label_smoothing and not settings.loss.smooths:
         return ("label_smoothing",), f"the loss {settings.loss.kind} takes no share of a label away: leave it out"
     if len(shape.input) != 3 and settings.augment != "none":
@@ -128,6 +134,15 @@ def _fault(settings: Settings) -> tuple[tuple[str, ...], str] | None:
             "memory_format",
         ), f"{settings.memory_format} is an order of images; {network.kind} reads rows of features"
     return _fault_of_devices(settings)
+
+
+def _fault_of_metrics(metrics: Sequence[MetricPlugin]) -> str | None:
+    """What is wrong with the names of a cell's metrics."""
+    columns = [metric.column for metric in metrics]
+    if (odd := next((column for column in columns if not is_own(column)), None)) is not None:
+        return f"{shown(odd)} is no name of a metric: letters, digits and + - _ behind the dot, 64 at most"
+    twice = next((column for column in columns if columns.count(column) > 1), None)
+    return None if twice is None else f"two are called {twice}; each needs a name of its own"
 
 
 def _fault_of_devices(settings: Settings) -> tuple[tuple[str, ...], str] | None:
@@ -218,6 +233,28 @@ def check_baseline(grid: Grid, baseline: str | None) -> None:
         raise grid.source.error(message, ("report", "baseline"), closest(baseline, names))
 
 
+def check_metric(grid: Grid, metric: str, own: Collection[str], *, chosen: bool) -> None:
+    """Raises SuiteError where no cell has the number that the suite says a method buys.
+
+    Args:
+        grid: all cells.
+        metric: of ``[report]``.
+        own: the metrics that cells have beside those of bnpbench.
+        chosen: whether finals follow from the cells, which hold nothing out.
+    """
+    if is_own(metric) and metric not in own:
+        there = f"; there are: {listed(sorted(own))}" if own else ""
+        message = f"no cell has this metric; name it in metrics of [train]{there}"
+        raise grid.source.error(message, ("report", "metric"), closest(metric, own))
+    reason = None
+    if metric == "test_bits_per_token" and not any(shape_of(settings.dataset).tokens for settings in grid.settings):
+        reason = "the data are no text"
+    if metric == "validation_accuracy" and (chosen or not any(settings.validation for settings in grid.settings)):
+        reason = "no example is held out"
+    if reason is not None:
+        raise grid.source.error(f"no cell has {metric}: {reason}", ("report", "metric"))
+
+
 def _check_renamed(grid: Grid) -> None:
     by_cell: dict[str, str] = {}
     for row, cell in enumerate(map(Cell, grid.settings)):
@@ -235,8 +272,16 @@ def _first_rows(grid: Grid) -> list[tuple[int, Any]]:
     return list(found.values())
 
 
-def groups(grid: Grid, interleave: tuple[str, ...]) -> list[str]:
+def groups(grid: Grid, interleave: tuple[str, ...], chosen: tuple[str, ...] = ()) -> list[tuple[str, str]]:
     """For each row where it stands on the axes that are not interleaved: rows that are equal share a block.
+
+    Twice: as one of many trials, or where nothing is chosen; and as the final that has been chosen from them, which
+    stands beside those of other methods whatever their best values are, where they may share a process.
+
+    Args:
+        grid: all cells.
+        interleave: of ``[measure]``.
+        chosen: the axes of ``[select]``.
 
     Raises:
         SuiteError: an interleaved axis is none of the sweep's, or a block's cells cannot share a process.
@@ -247,9 +292,13 @@ def groups(grid: Grid, interleave: tuple[str, ...]) -> list[str]:
             message = f"{name!r} is no axis of [sweep]; its axes: {', '.join(names) or 'none'}"
             raise grid.source.error(message, ("measure", "interleave", number), closest(name, names))
     if not interleave:
-        return [""] * grid.size
-    shared = [number for number, name in enumerate(names) if name not in interleave]
-    found = [" ".join(map(str, point)) or "all" for point in grid.coordinates[:, shared].tolist()]
+        return [("", "")] * grid.size
+    apart = [number for number, name in enumerate(names) if name not in interleave]
+    unchosen = [number for number in apart if names[number] not in chosen]
+    found, alike = (
+        [" ".join(map(str, point)) or "all" for point in grid.coordinates[:, axes].tolist()]
+        for axes in (apart, unchosen)
+    )
     first: dict[str, int] = {}
     for row, group in enumerate(found):
         one, other = grid.settings[first.setdefault(group, row)], grid.settings[row]
@@ -258,7 +307,10 @@ def groups(grid: Grid, interleave: tuple[str, ...]) -> list[str]:
                 values = f"{shown(getattr(one, name))} and {shown(getattr(other, name))}"
                 message = f"interleaved cells take turns in one process and must agree; here {values}"
                 raise grid.error(message, row, (name,))
-    return found
+    if not chosen:
+        return list(zip(found, found, strict=True))
+    shared = (settings.only("shared") for settings in grid.settings)
+    return [(trial, f"{final} {values}") for trial, final, values in zip(found, alike, shared, strict=True)]
 
 
 def warnings(cells: Sequence[Cell], measure: Measure) -> list[str]:

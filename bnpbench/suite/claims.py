@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Literal
@@ -94,14 +94,20 @@ def _over(hint: object, wide: object, value: object, words: Vocabulary) -> objec
     return value if isinstance(value, str) else merged(words.as_table(hint, wide), words.as_table(hint, value))
 
 
-def check_claims(source: Source, document: Document, table: Table) -> None:
-    """Raises SuiteError for a claim or a reference that no run of these cells could answer."""
+def check_claims(source: Source, document: Document, table: Table, own: Collection[str]) -> None:
+    """Raises SuiteError for a claim or a reference that no run of these cells could answer.
+
+    Args:
+        source, document: the suite.
+        table: its cells.
+        own: the metrics that they have beside those of bnpbench.
+    """
     for number, reference in enumerate(document.reference):
-        _check_reference(source, document, table, reference, ("reference", number))
+        _check_reference(source, document, table, reference, ("reference", number), own)
     budget = MAX_COMBINATIONS
     for number, claim in enumerate(document.claim):
         place: KeyPath = ("claim", number)
-        _check_figure(source, document, claim, place)
+        _check_figure(source, document, claim, place, own)
         sides = {"left": claim.left.pattern, "right": claim.right.pattern if claim.right else {}}
         _check_patterns(source, {"where": claim.where, **sides}, place, table.words)
         budget -= number_of_combinations(claim.where, table.words)
@@ -111,24 +117,30 @@ def check_claims(source: Source, document: Document, table: Table) -> None:
             _check_combination(source, document, table, claim, combination, place)
 
 
-def _check_reference(source: Source, document: Document, table: Table, reference: Reference, place: KeyPath) -> None:
+def _check_reference(
+    source: Source, document: Document, table: Table, reference: Reference, place: KeyPath, own: Collection[str]
+) -> None:
     if document.select is None or reference.metric not in document.select.axes:  # the best value has no column
-        _check_figure(source, document, reference, place)
+        _check_figure(source, document, reference, place, own)
     _check_patterns(source, {"cell": reference.cell}, place, table.words)
     if not rows_of(table, reference.cell).size:
         message, near = table.why_none(reference.cell)
         raise source.error(f"matches no cell: {message}", (*place, "cell"), near)
 
 
-def _check_figure(source: Source, document: Document, figure: Claim | Reference, place: KeyPath) -> None:
-    if figure.metric not in METRICS:
-        near = closest(figure.metric, METRICS)
-        others = ", ".join(metrics("targets"))
-        message = f"unknown metric; a metric is a numeric column of the results, or {others}"
-        raise source.error(message, (*place, "metric"), near)
+def _check_figure(
+    source: Source, document: Document, figure: Claim | Reference, place: KeyPath, own: Collection[str]
+) -> None:
+    if figure.metric not in METRICS and figure.metric not in own:
+        raise source.error(_unknown_metric(own), (*place, "metric"), closest(figure.metric, [*METRICS, *own]))
     fault = figure_fault(figure, document.report.metric)
     if fault:
         raise source.error(fault[1], (*place, *fault[0].split(".")))
+
+
+def _unknown_metric(own: Collection[str]) -> str:
+    others = [*metrics("targets"), *sorted(own)]
+    return f"unknown metric; a metric is a numeric column of the results, or {', '.join(others)}"
 
 
 def _check_patterns(source: Source, patterns: dict[str, Pattern], place: KeyPath, words: Vocabulary) -> None:

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from bnpbench.fields import Options, Positive, PositiveFloat
-from bnpbench.records.rows import GAIN, METRICS, gains, metric, metrics
+from bnpbench.records.rows import GAIN, METRICS, OWN_PATTERN, gains, is_own, metric, metrics, spoken
 
 Pattern = dict[str, Any]
 """Settings that a cell must contain; matching.py has the rules."""
@@ -35,7 +35,9 @@ def _share(value: object) -> object:
     return float(value[:-1]) / 100
 
 
-Metric = Annotated[str, Field(json_schema_extra={"enum": sorted(METRICS)})]
+Metric = Annotated[
+    str, Field(json_schema_extra={"anyOf": [{"enum": sorted(METRICS)}, {"pattern": f"^{OWN_PATTERN}$"}]})
+]
 
 
 class Measure(Options):
@@ -128,8 +130,8 @@ class Report(Options):
     @field_validator("metric")
     @classmethod
     def _says_what_is_better(cls, name: str) -> str:
-        if name not in gains():
-            raise ValueError(f"one of {', '.join(gains())}, not {name!r}")
+        if name not in gains() and not is_own(name):
+            raise ValueError(f"one of {', '.join(gains())}, or a metric of the suite's own, not {name!r}")
         return name
 
     @field_validator("targets")
@@ -280,7 +282,7 @@ def figure_fault(figure: _Figure, gain: str) -> tuple[str, str] | None:
     table = metric(figure.metric).table
     needs_target = table == "targets"
     if needs_target and figure.target is None:
-        return "metric", f"{figure.metric} needs a target: the {gain.replace('_', ' ')} to reach"
+        return "metric", f"{figure.metric} needs a target: the {spoken(gain)} to reach"
     if not needs_target and figure.target is not None:
         return "target", f"only {', '.join(sorted(metrics('targets')))} have a target; {figure.metric} has none"
     if not reachable(gain, figure.target or 0):

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from pydantic import BaseModel, ValidationError, create_model
@@ -21,12 +21,14 @@ from bnpbench.fields import Options
 from bnpbench.initializations.keep import Keep
 from bnpbench.networks.base import NetworkPlugin
 from bnpbench.optimizers.base import OptimizerPlugin
+from bnpbench.suite.differences import setting
 from bnpbench.suite.document import Document
 from bnpbench.suite.explain import Fault, closest, explain, listed, unknown_key
 from bnpbench.suite.matching import Codes, Column, Mask, Table, check_pattern
 from bnpbench.suite.settings import SETTINGS, Settings
 from bnpbench.suite.source import KeyPath, Source, contains
-from bnpbench.suite.vocabulary import Vocabulary, default, frozen, kind_of, plain
+from bnpbench.suite.vocabulary import Vocabulary, default, frozen, is_list, kind_of, named_without, plain
+from bnpbench.text import number_of
 
 MAX_CELLS = 10_000
 
@@ -38,12 +40,14 @@ class Axis:
     Attributes:
         words: what may stand in a suite.
         path: of the setting.
+        hint: its type.
         values: at least one.
         place: of the axis in the file.
     """
 
     words: Vocabulary
     path: tuple[str, ...]
+    hint: object
     values: list[Any]
     place: KeyPath
 
@@ -54,7 +58,10 @@ class Axis:
 
     def settings(self, position: int) -> dict[str, Any]:
         """The settings that one of its values stands for."""
-        value = self.values[position]
+        return self.holding(self.values[position])
+
+    def holding(self, value: object) -> dict[str, Any]:
+        """The settings that a value stands for, be it one of its own."""
         for key in reversed(self.path[1:]):
             value = {key: value}
         return {self.path[0]: self.words.as_table(SETTINGS[self.path[0]], value)}
@@ -100,6 +107,7 @@ class Grid:
         self.size = math.prod(len(axis.values) for axis in self.axes)
         if self.size > MAX_CELLS:
             raise source.error(f"{self.size:,} cells; a suite has at most {MAX_CELLS:,}", ("sweep",))
+        self._check_overrides()
         self.table = Table(self.size, self._column, words)
         self._changed = [self._override(number) for number in range(len(document.override))]
         self._keep_weights()
@@ -135,9 +143,14 @@ class Grid:
         values = {name: self._models[name][code] for name, code in zip(SETTINGS, codes, strict=True)}
         return Settings.model_construct(plugins=self.plugins, **values)
 
-    def cells(self, rows: Mask) -> Table:
-        """The cells of some rows, each once, with their settings validated."""
-        columns = {name: self._resolved(name, rows) for name in SETTINGS}
+    def cells(self, rows: Mask, chosen: frozenset[str] = frozenset()) -> Table:
+        """The cells of some rows, each once, with their settings validated.
+
+        Args:
+            rows: which.
+            chosen: options of methods whose best values are looked for, which no label tells.
+        """
+        columns = {name: self._resolved(name, rows, chosen) for name in SETTINGS}
         codes = np.stack([column.codes for column in columns.values()], axis=1)
         kept = np.sort(np.unique(codes, axis=0, return_index=True)[1])
         return Table(len(kept), lambda name: Column(columns[name].values, columns[name].codes[kept]), self.words)
@@ -154,12 +167,15 @@ class Grid:
 
     def _check_tables(self) -> None:
         self._check_settings(self._document.train, ("train",))
+
+    def _check_overrides(self) -> None:
         for number, override in enumerate(self._document.override):
             place = ("override", number)
             fault = check_pattern(override.when, self.words)
             if fault:
                 raise self.source.error(fault[1], (*place, "when", *fault[0]), fault[2])
-            self._check_settings(override.set, (*place, "set"))
+            for _, settings in self._along_axes(number):
+                self._check_settings(settings, (*place, "set"))
 
     def _check_settings(self, table: dict[str, Any], place: KeyPath) -> None:
         for name, value in table.items():
@@ -234,7 +250,7 @@ class Grid:
                 raise self.source.error(f"{len(value):,} values; a suite has at most {MAX_CELLS:,} cells", place)
             for number, element in enumerate(value):
                 self._check_value(own, hint, element, (*place, number))
-            yield Axis(self.words, own, value, place)
+            yield Axis(self.words, own, hint, value, place)
 
     def _column(self, name: str) -> Column:
         hint = SETTINGS[name]
@@ -257,10 +273,36 @@ class Grid:
         if not mask.any():
             message, near = self.table.why_none(override.when)
             raise self.source.error(f"matches no cell: {message}", ("override", number, "when"), near)
-        for name, change in override.set.items():
-            table = self.words.as_table(SETTINGS[name], change)
-            self.table[name].change(mask, lambda value, table=table: merged(value, table))  # type: ignore[misc]
+        for part, settings in self._along_axes(number):
+            for name, change in settings.items():
+                table = self.words.as_table(SETTINGS[name], change)
+                self.table[name].change(mask & part, lambda value, table=table: merged(value, table))  # type: ignore[misc]
         return mask
+
+    def _along_axes(self, number: int) -> list[tuple[Mask, dict[str, Any]]]:
+        """The settings of an override, each with the cells that it is for.
+
+        A list in the place of one value goes along the axis of this setting: an element for each of the axis's values.
+        """
+        given = self._document.override[number].set
+        found = [(np.ones(self.size, dtype=np.bool_), given)]
+        for column, axis in enumerate(self.axes):
+            values = setting(given, axis.name)
+            if isinstance(values, list) and not is_list(axis.hint):
+                if len(values) != len(axis.values):
+                    message = (
+                        f"{number_of(len(values), 'value')} along an axis of {len(axis.values)}; give one for each"
+                    )
+                    raise self.source.error(message, ("override", number, "set", *axis.path))
+                found = [
+                    (
+                        mask & (self.coordinates[:, column] == place),
+                        cast(dict[str, Any], merged(settings, axis.holding(value))),
+                    )
+                    for mask, settings in found
+                    for place, value in enumerate(values)
+                ]
+        return found
 
     def _keep_weights(self) -> None:
         """Where nothing says how weights are drawn, a network of others keeps its own."""
@@ -282,10 +324,13 @@ class Grid:
     def _models(self) -> dict[str, dict[int, Any]]:
         return {name: self._validated(name) for name in SETTINGS}
 
-    def _resolved(self, name: str, rows: Mask) -> Column:
+    def _resolved(self, name: str, rows: Mask, chosen: frozenset[str]) -> Column:
         column = self.table[name]
         codes = column.used(rows)
-        values = [self._view(name, plain(self._models[name][code])) for code in codes]
+        models = [self._models[name][code] for code in codes]
+        if name == "method":
+            models = [named_without(method, chosen) for method in models]
+        values = [self._view(name, plain(model)) for model in models]
         return Column(values, np.searchsorted(codes, column.codes[rows]))
 
     def _validated(self, name: str) -> dict[int, Any]:

@@ -23,6 +23,7 @@ from bnpbench.suite.check import (
     check_devices,
     check_fit,
     check_labels,
+    check_metric,
     check_probe,
     check_settings,
     groups,
@@ -92,8 +93,11 @@ def _loaded(file: Source, document: Document, allow_plugins: bool, given: Plugin
     check_fit(grid)
     check_devices(grid, document.measure, document.probe)
     check_probe(grid, document.probe)
-    check_labels(grid, document.select.of_methods if document.select else frozenset())
+    tried = document.select.of_methods if document.select else frozenset()
+    check_labels(grid, tried)
     check_baseline(grid, document.report.baseline)
+    own = {metric.column for _, metrics in grid.values("metrics") for metric in metrics}
+    check_metric(grid, document.report.metric, own, chosen=document.select is not None)
     suite = Suite(
         name=document.name,
         source=document.source,
@@ -113,7 +117,8 @@ def _loaded(file: Source, document: Document, allow_plugins: bool, given: Plugin
         _rows=_rows(grid, document),
     )
     if document.claim or document.reference:
-        check_claims(file, document, grid.cells(np.array([row.chosen_rank == 0 for row in suite._rows])))
+        table = grid.cells(np.array([row.chosen_rank == 0 for row in suite._rows]), tried)
+        check_claims(file, document, table, own)
     return suite
 
 
@@ -302,8 +307,8 @@ def _inside(source: Source, name: str) -> Path | None:
 
 def _rows(grid: Grid, document: Document) -> tuple[Row, ...]:
     names = [axis.name for axis in grid.axes]
-    found = groups(grid, document.measure.interleave)
     select = document.select
+    found = groups(grid, document.measure.interleave, select.axes if select else ())
     chosen = _selected(grid, select, names) if select else []
     sizes = [len(grid.axes[place].values) for place in chosen]
     seed = names.index("seed") if "seed" in names else None
@@ -311,7 +316,7 @@ def _rows(grid: Grid, document: Document) -> tuple[Row, ...]:
     return tuple(
         Row(
             settings.model_copy(update={"method": named_without(settings.method, own)}) if own else settings,
-            group,
+            *group,
             0 if seed is None else point[seed],
             int(np.ravel_multi_index([point[place] for place in chosen], sizes)) if chosen else 0,
             tuple(place for axis, place in enumerate(point) if axis != seed and axis not in chosen),

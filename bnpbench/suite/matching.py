@@ -23,7 +23,7 @@ from bnpbench.errors import SuiteError
 from bnpbench.suite.document import Pattern
 from bnpbench.suite.explain import closest, listed, shown, unknown_key
 from bnpbench.suite.settings import SETTINGS
-from bnpbench.suite.vocabulary import Vocabulary, is_list, kind_of
+from bnpbench.suite.vocabulary import Vocabulary, element, is_list, kind_of
 
 _SORTED = json.JSONEncoder(sort_keys=True)
 Mask = npt.NDArray[np.bool_]
@@ -211,9 +211,10 @@ def _check_keys(
     for name, wanted in table.items():
         if name not in valid:
             return ((*path, name), *unknown_key((*path, name), list(valid)))
+        inner = element(valid[name]) if is_list(valid[name]) else valid[name]
         for word in _words(wanted):
             if isinstance(word, dict):
-                fault = _check_keys(word, words.options(valid[name], kind_of(word)), (*path, name), words)
+                fault = _check_keys(word, words.options(inner, kind_of(word)), (*path, name), words)
                 if fault:
                     return fault
     return None
@@ -251,10 +252,15 @@ def _identity(value: object) -> tuple[bool, Any]:
 
 def _equal(value: object, wanted: object) -> bool:
     if isinstance(value, list) and isinstance(wanted, list):
-        return len(value) == len(wanted) and all(map(_equal, value, wanted))
+        return len(value) == len(wanted) and all(map(_contains, value, wanted))
     if isinstance(value, dict | list) or isinstance(wanted, dict | list):
         return bool(value == wanted)
     return _identity(value) == _identity(wanted)
+
+
+def _contains(item: object, wanted: object) -> bool:
+    """Of an element of a list: one that is itself a list is one value."""
+    return _equal(item, wanted) if isinstance(wanted, list) else value_matches(item, wanted)
 
 
 def _name(view: object) -> str:

@@ -10,7 +10,7 @@ from pydantic.json_schema import models_json_schema
 
 from bnpbench.suite.document import Document
 from bnpbench.suite.settings import SETTINGS
-from bnpbench.suite.vocabulary import Vocabulary
+from bnpbench.suite.vocabulary import Vocabulary, element, is_list
 
 
 def json_schema() -> dict[str, Any]:
@@ -21,7 +21,8 @@ def json_schema() -> dict[str, Any]:
     """
     schema = Document.model_json_schema()
     words = Vocabulary()
-    known = {name: words.kinds(hint) for name, hint in SETTINGS.items()}
+    lists = {name for name, hint in SETTINGS.items() if is_list(hint)}
+    known = {name: words.kinds(element(hint) if name in lists else hint) for name, hint in SETTINGS.items()}
     references, definitions = models_json_schema(
         [(model, "validation") for models in known.values() for model in models.values()]
     )
@@ -29,7 +30,7 @@ def json_schema() -> dict[str, Any]:
     others: dict[str, Any] = _open(create_model("Others", **fields).model_json_schema())
     schema["$defs"] |= _open(definitions["$defs"]) | others["$defs"]
     values = {
-        name: _kinds(models, references)
+        name: _kinds(models, references, listed=name in lists)
         if models
         else _value(words.options(SETTINGS[name]), others["properties"][name])
         for name, models in known.items()
@@ -38,7 +39,7 @@ def json_schema() -> dict[str, Any]:
     parts = schema["$defs"]
     schema["properties"]["train"] = _table(values)
     schema["properties"]["sweep"] = _table({n: _axis(words.options(SETTINGS[n]), value) for n, value in values.items()})
-    parts["Override"]["properties"] |= {"when": pattern, "set": _table(values)}
+    parts["Override"]["properties"] |= {"when": pattern, "set": _table({n: _along(v) for n, v in values.items()})}
     parts["Reference"]["properties"]["cell"] = pattern
     parts["Claim"]["properties"]["where"] = pattern
     parts["Side"] = _table(pattern["properties"] | {"at": parts["Side"]["properties"]["at"]})
@@ -60,10 +61,11 @@ def _table(properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
-def _kinds(models: Mapping[str, type[BaseModel]], references: Mapping[Any, Any]) -> dict[str, Any]:
-    """A kind by itself, or a table of one of the kinds."""
+def _kinds(models: Mapping[str, type[BaseModel]], references: Mapping[Any, Any], *, listed: bool) -> dict[str, Any]:
+    """A kind by itself, or a table of one of the kinds; or a list of these."""
     tables = [references[model, "validation"] for model in models.values()]
-    return {"anyOf": [{"enum": list(models)}, {"anyOf": tables}]}
+    one = {"anyOf": [{"enum": list(models)}, {"anyOf": tables}]}
+    return {"type": "array", "items": one} if listed else one
 
 
 def _value(options: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
@@ -75,3 +77,8 @@ def _axis(options: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
     """A list of values, or for a setting with options a table of axes."""
     values = {"type": "array", "items": value, "minItems": 1}
     return {"anyOf": [values, {"type": "object"}]} if options else values
+
+
+def _along(value: dict[str, Any]) -> dict[str, Any]:
+    """A value, or a list of them along an axis, which may be one of an option's."""
+    return {"anyOf": [value, {"type": ["array", "object"]}]}

@@ -21,6 +21,7 @@ from bnpbench.losses.base import LossPlugin
 from bnpbench.losses.cross_entropy import CrossEntropy
 from bnpbench.methods.base import MethodPlugin
 from bnpbench.methods.preconditioning import Training
+from bnpbench.metrics.base import MetricPlugin
 from bnpbench.networks.base import NetworkPlugin
 from bnpbench.optimizers.base import OptimizerPlugin
 from bnpbench.reading.parts import split_sizes
@@ -138,6 +139,9 @@ class Settings(Options):
     clip_norm: PositiveFloat | None = None  # of all gradients together, after the method changed them
     clip_adaptive: PositiveFloat | None = None  # of each unit's gradient, as a share of its weights; before clip_norm
     loss: Annotated[SerializeAsAny[LossPlugin], ByKind(), Fact(checked=True)] = CrossEntropy.made()
+    metrics: Annotated[
+        tuple[Annotated[SerializeAsAny[MetricPlugin], ByKind()], ...], Fact(checked=True, free=())
+    ] = ()  # of the test set, beside loss and accuracy
     label_smoothing: Annotated[Fraction, Fact(checked=True)] = 0.0
     accumulate: Annotated[Positive, Fact(checked=True, fits=True)] = 1  # micro-batches of a batch
     augment: Annotated[Literal["none", "crop-flip"], Fact(checked=True, data=True)] = "none"

@@ -170,6 +170,11 @@ def _parsed(path: Path, text: str) -> dict[str, Any]:
         raise SuiteError(too_deep, file=path) from None
     except ValueError as error:  # TOMLDecodeError, and what int() says of endless numbers
         message, line = _located(str(error), text)
+        if message.startswith(("Cannot mutate immutable namespace", "Cannot overwrite a value")):
+            message += (
+                "; a key stands once: a part of what a = ... gives stands within its braces, as a = { b = 1 }, and "
+                'where [sweep] has a list for a, in quotes, as "a.b" = [1, 2]'
+            )
         raise SuiteError(f"not valid TOML: {message}", file=path, line=line) from None
 
 

@@ -48,6 +48,7 @@ class Row:
     Attributes:
         settings: with "auto" still in them.
         group: where it stands on the axes that are not interleaved.
+        group_of_final: the same without the axes that are chosen from.
         seed_rank: its seed's place among the seeds.
         chosen_rank: its place among the values, or the combinations of them, that ``[select]`` chooses from; 0
             without one.
@@ -56,6 +57,7 @@ class Row:
 
     settings: Settings
     group: str
+    group_of_final: str
     seed_rank: int
     chosen_rank: int
     family: tuple[int, ...]
@@ -209,9 +211,9 @@ class Suite:
         Returns:
             Blocks of cells that take turns, or of one cell each.
         """
-        members: dict[str, list[Cell]] = {}
+        members: dict[tuple[Role, str], list[Cell]] = {}
         for cell in cells:
-            members.setdefault(cell.group or cell.key, []).append(cell)
+            members.setdefault((cell.role, cell.group or cell.key), []).append(cell)
         return tuple(Block(tuple(block), self.measure, self.probe) for block in members.values())
 
     def warnings(self, cells: Sequence[Cell]) -> list[str]:
@@ -238,6 +240,10 @@ class Suite:
     def datasets(self) -> frozenset[type[DatasetPlugin]]:
         """The classes of the data sets that cells read."""
         return frozenset(type(row.settings.dataset) for row in self._rows)
+
+    def engines(self) -> frozenset[str]:
+        """The engines of cells, as the suite asks for them."""
+        return frozenset(row.settings.engine for row in self._rows)
 
     def seeds(self) -> frozenset[int]:
         """The seeds of the sweep."""
@@ -302,7 +308,8 @@ def _resolved(row: Row, changes: Mapping[str, Any], role: Role, epochs: int | No
     other = epochs is not None and epochs != row.settings.epochs
     if other:
         made["schedule"] = row.settings.schedule.over(row.settings.epochs)
-    return Cell(row.settings.model_copy(update=made), role, row.group, row.settings.epochs if other else None)
+    group = row.group_of_final if role == "final" else row.group
+    return Cell(row.settings.model_copy(update=made), role, group, row.settings.epochs if other else None)
 
 
 def _unique(cells: Iterable[Cell]) -> tuple[Cell, ...]:

@@ -57,6 +57,8 @@ class Vocabulary:
 
     def as_table(self, hint: object, value: object) -> object:
         """Writes out the short forms: ``"bnp"`` is ``{ kind = "bnp" }``, a weight decay ``{ value = … }``."""
+        if isinstance(value, list) and is_list(hint):
+            return [self.as_table(element(hint), item) for item in value]
         if isinstance(value, str) and self.kinds(hint):
             return {"kind": value}
         if isinstance(value, int | float) and not isinstance(value, bool) and "value" in self.options(hint):
@@ -65,6 +67,8 @@ class Vocabulary:
 
     def filled(self, hint: object, value: object) -> object:
         """``value`` with the defaults of its kind written out; it need not be valid."""
+        if isinstance(value, list) and is_list(hint):
+            return [self.filled(element(hint), item) for item in value]
         if not isinstance(value, dict):
             return value
         by_kind = self.kinds(hint)
@@ -147,6 +151,11 @@ def kind_of(value: object) -> str | None:
 def is_list(hint: object) -> bool:
     """Whether the setting's own value is a list, so that a list is one value and not several."""
     return any(get_origin(stripped(option)) is tuple for option in alternatives(hint))
+
+
+def element(hint: object) -> object:
+    """The type of the elements of a setting that is a list, still annotated."""
+    return next(get_args(bare)[0] for bare in map(stripped, alternatives(hint)) if get_origin(bare) is tuple)
 
 
 def default(name: str) -> object:

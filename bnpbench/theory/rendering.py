@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tabulate import tabulate
-
+from bnpbench.text import pipe_table
 from bnpbench.theory.outcome import Outcome
 
 HEADERS = ("statement", "claim", "tried", "nearest to breaking it", "tightest", "verdict")
@@ -24,7 +23,7 @@ def table_of(outcomes: Sequence[Outcome]) -> tuple[tuple[str, ...], Rows]:
 def render(outcomes: Sequence[Outcome]) -> str:
     """Markdown: one row a statement, then the notes."""
     headers, rows = table_of(outcomes)
-    table = tabulate([tuple(map(_cell, row)) for row in rows], headers, tablefmt="pipe", disable_numparse=True)
+    table = pipe_table(headers, [tuple(map(_cell, row)) for row in rows])
     notes = [f"### {o.statement}\n\n" + "\n".join(f"- {note}" for note in o.outside) for o in outcomes if o.outside]
     return "\n\n".join([table, f"## {OUTSIDE}", *notes] if notes else [table])
 

@@ -69,13 +69,13 @@ def costs(settings: Settings, input_shape: tuple[int, ...], classes: int) -> Cos
     told = replace(told, flops_model=products - updates)
     if reason is not None:
         return Costs(told, reason)
-    added = (
-        _products(_step(settings, model, input_shape, classes, preconditioned=False), settings.batch_size) - products
-    )
+    step = _step(settings, model, input_shape, classes, preconditioned=False)
+    added = _products(step, settings.batch_size) - products
     batch, _ = blank(settings, settings.batch_size, input_shape, META)
     published = settings.method.published(model, batch) if settings.accumulate == 1 else Published()
     counted = None if published.counted is None else published.counted + added
-    step = _step(settings, model, input_shape, classes)
+    if settings.method.preconditions():
+        step = _step(settings, model, input_shape, classes)
     with_method, refresh, operators = _by_turns(step, shares)
     kept, casts = _kept(settings, shares, input_shape, classes)
     traced = settings.optimizer.traced

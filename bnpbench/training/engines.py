@@ -10,13 +10,17 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._dynamo.utils import counters
+from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.graph import CodeGen
 
+from bnpbench.bnp.inductor import compile_graph, shapes
 from bnpbench.bnp.rewriter import Rewriter
 from bnpbench.errors import NotApplicable
 from bnpbench.measure.clock import Clock
@@ -69,50 +73,76 @@ def eager(step: Step, sample: tuple[Tensor, ...]) -> Preparation:
     return Preparation(step, "eager")
 
 
-def compiled(step: Step, sample: tuple[Tensor, ...]) -> Preparation:
-    """The whole step - gather, forward, loss, gradients, preconditioning, update - as one graph by torch.compile.
+def compiled(step: Step, sample: tuple[Tensor, ...], options: Mapping[str, Any] = MappingProxyType({})) -> Preparation:
+    """The whole step - gather, forward, loss, gradients, preconditioning, update - as one graph by inductor.
 
     ``make_fx`` traces it once, with the optimizer told that it is being compiled, so that a tensor learning rate is
-    never read back. Hooks, statistics and bookkeeping on the host happen while tracing and cost nothing after.
+    never read back. Hooks, statistics and bookkeeping on the host happen while tracing and cost nothing after. The
+    graph needs no second tracing, by dynamo, and no step a guard: every call is like the sample.
+
+    Args:
+        step: what is compiled.
+        sample: its arguments, any of them.
+        options: of inductor, beside those that all steps are compiled with.
 
     Raises:
         NotApplicable: the step scales its loss.
-        RuntimeError: the step did not become exactly one compiled graph.
     """
     if step.scaler is not None:
         raise NotApplicable('precision = "fp16" is not compiled: an overflowed step is left out by a fused optimizer')
     with _told_of_compiling():
         step(*sample)  # builds the optimizer's state, which would else be built inside the graph
         graph = make_fx(step)(*sample)
-    for node in reversed(list(graph.graph.nodes)):
-        if "profiler" in str(node.target):
-            graph.graph.erase_node(node)
-    graph.recompile()
     for parameter in step.parameters:
         parameter.grad = None  # what the trace left behind
-    call = torch.compile(
+    graph, state = _lifted(graph)
+    mode = shapes()
+    hits = counters["inductor"]["fxgraph_cache_hit"]
+    whole = compile_graph(
         graph,
-        fullgraph=True,
-        dynamic=False,
-        options={
+        [mode.from_tensor(tensor) for tensor in (*state, *sample)],
+        {
             "cpp_wrapper": step.labels.device.type == "cpu",
-            "guard_filter_fn": torch.compiler.skip_all_guards_unsafe,  # every call is like the sample
-            "reorder_for_locality": False,  # it moves sums over rows before the product that the gathered rows are for
+            "reorder_for_locality": False,  # it moves sums over rows before the product they are gathered for
+            **options,
         },
     )
-    before = counters["stats"]["unique_graphs"]
-    hits, misses = counters["inductor"]["fxgraph_cache_hit"], counters["inductor"]["fxgraph_cache_miss"]
-    with torch.no_grad():
-        call(*sample)
-    found = counters["stats"]["unique_graphs"] - before
-    if found != 1:
-        raise RuntimeError(f"the step became {found} compiled graphs instead of 1, so part of it would run eagerly")
-    return Preparation(
-        torch.no_grad()(call),
-        "compiled",
-        counters["inductor"]["fxgraph_cache_hit"] - hits,
-        counters["inductor"]["fxgraph_cache_miss"] - misses,
-    )
+
+    @torch.no_grad()
+    def call(*arguments: Tensor) -> None:
+        whole(*state, *arguments)
+
+    call(*sample)  # loads what is loaded late
+    found = counters["inductor"]["fxgraph_cache_hit"] > hits
+    return Preparation(call, "compiled", cache_hits=int(found), cache_misses=int(not found))
+
+
+def _lifted(traced: GraphModule) -> tuple[GraphModule, list[Tensor]]:
+    """A traced graph whose first arguments are the tensors that it held; what the profiler was told is left out.
+
+    Returns:
+        The graph, and these tensors in their order.
+    """
+    held: dict[str, Tensor] = {}
+    lifted: dict[str, Node] = {}
+    nodes = traced.graph
+    first = next(iter(nodes.nodes))
+    for node in list(nodes.nodes):
+        if node.op == "get_attr":
+            name = str(node.target)
+            if name not in lifted:
+                held[name] = getattr(traced, name)
+                with nodes.inserting_before(first):
+                    lifted[name] = nodes.placeholder(f"held{len(lifted)}")
+            node.replace_all_uses_with(lifted[name])
+            nodes.erase_node(node)
+    for node in reversed(list(nodes.nodes)):
+        if "profiler" in str(node.target):
+            nodes.erase_node(node)
+        elif node.op == "placeholder":
+            node.meta.clear()  # where some are described, inductor takes all as they are described
+    nodes.set_codegen(CodeGen())
+    return GraphModule({}, nodes), list(held.values())
 
 
 def graphed(step: Step, sample: tuple[Tensor, ...]) -> Preparation:

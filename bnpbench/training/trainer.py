@@ -23,7 +23,8 @@ from bnpbench.measure import machine
 from bnpbench.measure.clock import Clock, Reading, clock_for
 from bnpbench.measure.conditioning import Probe
 from bnpbench.measure.kernels import kernels_of
-from bnpbench.records.rows import CellRow, EpochRow, StepRow
+from bnpbench.metrics.base import MetricPlugin
+from bnpbench.records.rows import CellRow, EpochRow, StepRow, own_text
 from bnpbench.suite import Cell
 from bnpbench.training import engines, models
 from bnpbench.training.clipping import clipping
@@ -207,37 +208,45 @@ class Trainer:
         return [self.bnp.refreshes(ahead) for ahead in range(self.steps)]
 
     @torch.no_grad()
-    def evaluate(self, batches: Pairs) -> tuple[float, float]:
-        """Mean loss and accuracy in eval mode; a shorter last batch counts by its size.
+    def evaluate(self, batches: Pairs, metrics: Sequence[MetricPlugin] = ()) -> list[float]:
+        """Mean loss, accuracy and further metrics in eval mode; a shorter last batch counts by its size.
 
         Args:
             batches: images and labels on the device.
+            metrics: the further ones.
         """
         self.model.eval()
         loss = torch.zeros((), dtype=torch.float64, device=self.device)
         correct = torch.zeros((), dtype=torch.int64, device=self.device)
+        sums: list[Tensor | None] = [None] * len(metrics)
         count = 0
         for images, labels in batches:
             output = self.model(images)
-            loss += self.settings.loss.total(at_least_float32(output), labels)
+            wide = at_least_float32(output)
+            loss += self.settings.loss.total(wide, labels)
             correct += (output.argmax(1) == labels).sum()
             count += labels.numel()
+            with torch.autocast(self.device.type, enabled=False):
+                sums = [one.added(before, wide, labels) for one, before in zip(metrics, sums, strict=True)]
         self.model.train()
-        return loss.item() / count, correct.item() / count
+        values = [float(one.value(total.cpu())) for one, total in zip(metrics, sums, strict=True) if total is not None]
+        return [loss.item() / count, correct.item() / count, *values]
 
     def _scores(self) -> EpochRow:
         """What the first rank finds on the test and validation sets: it alone has the statistics that count."""
         if getattr(self.settings.method, "inference", None) == "frozen":
             with self.autocast:
                 update_bn(self._training_images(), self.model)
-        found, held_out = [math.nan] * 3, self.examples.validation()
+        metrics, held_out = self.settings.metrics, self.examples.validation()
+        found = [math.nan] * (3 + len(metrics))
         if self.group.rank == 0:
             with self.autocast:
-                found[:2] = self.evaluate(self.examples.test())
+                found[1:] = self.evaluate(self.examples.test(), metrics)
                 if held_out is not None:
-                    found[2] = self.evaluate(held_out)[1]
-        loss, accuracy, held_out_accuracy = self.group.broadcast(*found)
-        row: EpochRow = {"test_loss": loss, "test_accuracy": accuracy}
+                    found[0] = self.evaluate(held_out)[1]
+        held_out_accuracy, loss, accuracy, *values = self.group.broadcast(*found)
+        numbers = own_text({one.column: value for one, value in zip(metrics, values, strict=True)})
+        row: EpochRow = {"test_loss": loss, "test_accuracy": accuracy, "metrics": numbers}
         if self.settings.network.tokens and self.settings.loss.entropy:
             row["test_bits_per_token"] = loss / math.log(2)
         return row if held_out is None else {**row, "validation_accuracy": held_out_accuracy}

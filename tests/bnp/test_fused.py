@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._dynamo.utils import counters
+from torch._inductor.utils import fresh_cache
 from torch.utils.flop_counter import FlopCounterMode
 
 from bnpbench.bnp import BNP, fused
@@ -86,6 +88,22 @@ def test_compiled_steps_equal_the_matrix_form() -> None:
         backward(model, rows(count, seed))
         watched.check(bnp)
     assert (bnp.fused, bnp.unfused, bnp.form) == (bnp.layers, None, "fused")
+
+
+def test_another_process_finds_the_function_in_the_cache() -> None:
+    """Its own memory of layouts is forgotten here instead."""
+    found = []
+    with fresh_cache():
+        for seed in range(2):
+            model = dense()
+            fused.compiled.cache_clear()
+            before = counters["inductor"]["fxgraph_cache_hit"]
+            watched, bnp = Watched(model), BNP(model, fused=True)
+            backward(model, 1 + torch.randn(6, 7, generator=torch.Generator().manual_seed(seed), dtype=torch.float64))
+            watched.check(bnp)
+            assert bnp.form == "fused"
+            found.append(counters["inductor"]["fxgraph_cache_hit"] - before)
+    assert found == [0, 1]
 
 
 def test_a_compiled_float32_step_equals_the_plain_one() -> None:

@@ -19,6 +19,10 @@ RATES = Rates.model_validate(
             {"device": "cpu", "threads": threads, "quantity": quantity, "repetitions": 5}
             | {"median": median, "low": median / 2, "high": 2 * median}
             for threads, quantity, median in [(1, "float32", 3e9), (2, "bandwidth", 4e10), (None, "operators", 5e4)]
+        ]
+        + [
+            {"device": "cpu", "threads": 1, "quantity": "core", "repetitions": 5, "kernel": "oneDNN"}
+            | {"median": 6e9, "low": 5e9, "high": 7e9}
         ],
     }
 )
@@ -44,12 +48,13 @@ def test_rates_are_kept_and_shown_with_their_spread(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(known, "keep", lambda identity, found: kept.update({identity: found}))
     lines = called("env", "--measure", cwd=tmp_path).stdout.splitlines()
     assert kept == {"0123456789ab": RATES}
-    assert lines[-5:] == [
+    assert lines[-6:] == [
         "rates, measured 2026-01-02:",
         "  by mkl",
         "  cpu, 1 thread: float32 3.0 GFLOP/s (1.5 to 6.0, 5 times)",
         "  cpu, 2 threads: bandwidth 40.0 GB/s (20.0 to 80.0, 5 times)",
         "  cpu: operators 50.0 thousand a second (25.0 to 100.0, 5 times)",
+        "  cpu, 1 thread: core 6.0 GFLOP/s by oneDNN (5.0 to 7.0, 5 times)",
     ]
 
 

@@ -29,16 +29,18 @@ def files(page: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("page", "methods"),
     [
+        ("optimizers", {"vanilla", "bnp", "adam", "bnp+adam"}),
         ("method", {"vanilla", "scaled", "scaled(pull=0.1)"}),
         ("preconditioner", {"vanilla", "powers", "powers(power=1.0)"}),
         ("network", {"vanilla", "bn", "bn-pre", "bnp"}),
         ("dataset", {"vanilla", "bnp"}),
         ("loss", {"vanilla", "bnp"}),
+        ("metric", {"vanilla", "bnp"}),
     ],
 )
 def test_what_a_page_shows_runs(page: str, methods: set[str], tmp_path: Path) -> None:
     parts = files(page)
-    assert len(parts) == 2
+    assert len(parts) == (1 if page == "optimizers" else 2)
     for name, text in parts.items():
         (tmp_path / name).write_text(text)
     (command,) = re.findall(r"```sh\nbnpbench (.*)\n```", (PAGES / f"{page}.md").read_text())
@@ -59,10 +61,10 @@ print(results.epochs["weight_norm"].gt(0).all(), *(verdict.outcome for verdict i
 """
 
 
-def test_a_metric_is_a_field_and_what_fills_it(tmp_path: Path) -> None:
+def test_a_column_is_a_field_and_what_fills_it(tmp_path: Path) -> None:
     """In a copy of the package, edited as the page says."""
     shutil.copytree(Path(__file__).parents[2] / "bnpbench", tmp_path / "bnpbench")
-    text = (PAGES / "metric.md").read_text()
+    text = (PAGES / "column.md").read_text()
     edits = EDIT.findall(text)
     assert len(edits) == 2
     for path, where, line, added in edits:
@@ -71,7 +73,7 @@ def test_a_metric_is_a_field_and_what_fills_it(tmp_path: Path) -> None:
         edited, count = place.subn(lambda found, added=added: found[1] + added, file.read_text(), count=1)
         assert count == 1
         file.write_text(edited)
-    for name, suite in files("metric").items():
+    for name, suite in files("column").items():
         (tmp_path / name).write_text(suite)
     (command,) = re.findall(r"```sh\nbnpbench (.*)\n```", text)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}

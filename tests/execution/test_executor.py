@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
-from bnpbench.execution.executor import gpu_numbers, share, usable_cores
+from bnpbench.execution import executor
+from bnpbench.execution.executor import PRECOMPILE, gpu_numbers, modules_for, share, usable_cores
 from bnpbench.records.documents import Details, Environment, Hardware
+from bnpbench.suite import load_suite
 
 
 @pytest.mark.regression
@@ -49,3 +54,28 @@ def test_the_cores_of_a_machine_are_shared_out(
 def test_workers_have_the_devices_in_turn(asked: str, gpus: int, numbers: list[int]) -> None:
     """``--jobs 2`` put all blocks on the first of two."""
     assert gpu_numbers(asked, gpus, 3) == numbers
+
+
+@pytest.mark.parametrize(
+    ("suite", "gpus", "compiles"),
+    [("crossover", 0, True), ("quick", 0, False), ("quick", 1, True), ("quick", None, True), ("regression", 1, False)],
+)
+def test_a_compiler_is_imported_once_for_all_children_where_one_is_needed(
+    suite: str, gpus: int | None, compiles: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor, "driver_count", lambda: gpus)
+    assert (PRECOMPILE in modules_for(load_suite(suite))) is compiles
+
+
+def test_what_is_imported_once_starts_no_thread_and_touches_no_device() -> None:
+    """What a module says as it is imported would stand on a person's terminal."""
+    script = """
+import os, sys, bnpbench.execution.preload, torch
+threads = lambda: len(os.listdir("/proc/self/task"))
+before = threads()
+import bnpbench.execution.precompile
+counted = "torch.utils.cpp_extension" in sys.modules  # as it is imported
+print(threads() - before, torch.cuda.is_initialized(), counted)
+"""
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert (found.stdout, found.stderr) == ("0 False False\n", "")

@@ -108,9 +108,9 @@ class FakeTrainer(Trainer):
         self.make_clock: Any = lambda device, steps: FakeClock(seconds, steps, step.epochs + 1)
         self.evaluations = 0
 
-    def evaluate(self, batches: Any) -> tuple[float, float]:
+    def evaluate(self, batches: Any, metrics: Any = ()) -> list[float]:
         self.evaluations += 1
-        return 2 / self.evaluations, self.evaluations / 10
+        return [2 / self.evaluations, self.evaluations / 10]
 
 
 def faked() -> InProcess:

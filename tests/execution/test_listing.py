@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
 import torch
 
 from bnpbench import load_suite, run_suite
-from bnpbench.execution.listing import Smoked, smoke_check
+from bnpbench.execution.listing import Smoked, listing, smoke_check
 from bnpbench.execution.options import Options
 from tests.support.command import bnpbench, suite
 from tests.support.plugins import PLUGIN, write
@@ -79,6 +80,25 @@ def test_what_changes_no_step_is_tried_once(tmp_path: Path) -> None:
             tmp_path, f"{text}{axis}\n".replace("batch_size = 10\n", "" if "batch" in axis else "batch_size = 10\n")
         )
         assert (len(found.tried), len(set(found.names.values()))) == (2, 2), axis
+
+
+def test_every_axis_is_shown(tmp_path: Path) -> None:
+    """Cells that differ in an optimizer, a thread or an option of a chosen method were one row."""
+    plain = listing(Options().selection(load_suite(suite(tmp_path, TEXT))), tmp_path / "none")
+    assert plain.columns[5:] == ("epochs", "seeds", "cells", "time")
+    several = 'optimizer = [{ kind = "sgd", lr = 0.1 }, { kind = "adam", lr = 0.1 }]\nthreads = [1, 2]\n'
+    several += '"method.rho" = [0.9, 0.99]\n[select]\nover = "method.rho"\n'
+    text = TEXT.replace("epochs = 1", "epochs = 1\nvalidation = 0.1")
+    listed = listing(Options().selection(load_suite(suite(tmp_path, text + several))), tmp_path / "none")
+    assert listed.columns[5:] == ("epochs", "method.rho", "optimizer.kind", "threads", "seeds", "cells", "time")
+    rows = {row[:1] + row[6:9] for row in listed.rows}
+    rates = {"vanilla": "–", "bn": "–"}
+    optimized = list(product(("sgd", "adam"), ("1", "2")))
+    assert rows == {
+        *((name, rho, *one) for name, rho in rates.items() for one in optimized),
+        *(("bnp", rho, *one) for rho in ("0.9", "0.99") for one in optimized),
+    }
+    assert {row[9:11] for row in listed.rows} == {("1", "1")}
 
 
 def too_long(folder: Path, rate: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,7 +10,8 @@ import pytest
 import torch
 
 from bnpbench import load_suite
-from bnpbench.execution.listing import build
+from bnpbench.errors import SuiteError
+from bnpbench.execution.listing import build, listing
 from bnpbench.execution.messages import Preflight, Smoke, Tried
 from bnpbench.execution.options import Options
 from bnpbench.execution.preflight import Generated, preflight, smoke
@@ -70,6 +72,22 @@ def test_streamed_images_are_rated_when_somebody_asks() -> None:
     assert asked == []
     assert (streamed.rate, streamed.rate) == (5.0, 5.0)
     assert asked == [(2000, 7)]
+
+
+@pytest.mark.parametrize("kind", ["bnp", "foof"])
+def test_a_pattern_that_fits_no_layer_is_refused_with_the_names_there_are(tmp_path: Path, kind: str) -> None:
+    """Without another pattern the method had no meaning there, with one the others were taken in silence."""
+    networks = 'network = [{ kind = "fc", hidden = [9] }, { kind = "fc", hidden = [9, 8] }]\n'
+    method = f'"vanilla", {{ kind = "{kind}", layers = ["hidden1", "PATTERN"] }}'
+    text = SUITE.replace('"vanilla", "bnp"', method) + networks
+    for pattern, refused in (("hiden*", True), ("!outptu", True), ("hidden2", False), ("!output", False)):
+        loaded = load_suite(suite(tmp_path, text.replace("PATTERN", pattern)))
+        cells = loaded.cells(device="cpu", threads=1)
+        told = f"no layer has a name like '{pattern}'; there are: hidden1, output, hidden2"
+        with pytest.raises(SuiteError) if refused else nullcontext() as caught:
+            preflight(Preflight(cells, None, True), print)
+        assert refused == (caught is not None and told in str(caught.value) and "did you mean" in str(caught.value))
+        assert "whether layers are called hidden1" in listing(Options().selection(loaded), tmp_path / "none").text()
 
 
 @pytest.mark.regression

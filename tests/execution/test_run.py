@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from bnpbench.records.documents import Rates
 from tests.support.command import SUITE, bnpbench, started, suite
 from tests.support.inprocess import run_here
 from tests.support.made_results import ENVIRONMENT
+from tests.support.plugins import PLUGIN
 from tests.support.timeless import timeless
 
 SMALL = """
@@ -135,6 +137,53 @@ def test_divergence_ends_a_cell_with_the_epochs_so_far(tmp_path: Path) -> None:
     assert cells.status["vanilla"] == "diverged"
     assert cells.status["bnp"] == "ok"
     assert len(results.epochs[results.epochs.key == cells.key["vanilla"]]) == 1
+
+
+OTHERS = """
+name = "others"
+plugins = ["mine.py"]
+[train]
+dataset = { kind = "synthetic", shape = [3, 32, 32], train = 8, test = 4, classes = 3 }
+network = { kind = "torchvision", name = "shufflenet_v2_x0_5" }
+optimizer = { kind = "sgd", lr = 0.01 }
+batch_size = 4
+epochs = 1
+threads = 1
+device = "cpu"
+[sweep]
+method = [
+  "native", { kind = "gn", channels_per_group = 16 }, { kind = "faulty", how = "exit" }, "faulty", "bnp+native"
+]
+[measure]
+interleave = ["method"]
+"""
+
+
+def test_a_cell_that_does_not_fit_a_network_of_others_stops_no_other(tmp_path: Path) -> None:
+    """One whose method cannot serve the sites, one that fails in its first step, and one whose process dies there."""
+    (tmp_path / "mine.py").write_text(PLUGIN)
+    done = bnpbench("run", suite(tmp_path, OTHERS, "others.toml"), "--allow-plugins", cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    results = read_results(tmp_path / "results")
+    cells = results.cells.set_index("label")
+    assert dict(cells.status) == {
+        "native": "ok",
+        "gn(channels_per_group=16)": "not-applicable",
+        "faulty(how=exit)": "crashed",
+        "faulty": "error",
+        "bnp+native": "ok",
+    }
+    assert re.match(
+        r"\d+ of 56 sites: group normalization behind layer '\S+': 16 channels a group",
+        cells.message["gn(channels_per_group=16)"],
+    )
+    assert "exit code 7" in cells.message["faulty(how=exit)"]
+    assert "no such number" in cells.message["faulty"]
+    assert dict(cells.sites_served)["bnp+native"] == 56
+    for key in cells.key[cells.status == "ok"]:
+        assert results.epochs[results.epochs.key == key].train_loss.between(0, 10).tolist() == [True]
+    for word in ("not-applicable", "crashed", "bnp+native"):
+        assert word in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,22 @@ def test_the_report_tells_what_was_chosen_and_claims_look_at_finals(tuned: Path)
     assert [verdict.outcome for verdict in verdicts(results)] == ["holds"]
 
 
+def test_finals_of_other_rates_take_turns_and_are_found_again(tmp_path: Path) -> None:
+    text = SUITE.replace("[1, 10]", "[10]") + '[measure]\ninterleave = ["method"]\n'
+    text += '[[override]]\nwhen = { method = "bn" }\nset = { optimizer.lr = [1e-6, 0.2, 0.4] }\n'
+    (tmp_path / "tuned.toml").write_text(text)
+    first = run_here(load_suite(tmp_path / "tuned.toml"), tmp_path / "out")
+    chosen = first.cells[first.cells.role == "final"]
+    assert chosen.groupby("block").key.count().to_list() == [2, 2]
+    assert len({rate(settings) for settings in chosen.settings}) == 2
+    assert first.epochs[first.epochs.key.isin(chosen.key)].turn.notna().all()
+    planned = {cell.key: cell.block for cell in first.suites["tuned"].cells}
+    assert dict(zip(first.cells.key, first.cells.block, strict=True)) == planned
+    second = run_here(load_suite(tmp_path / "tuned.toml"), tmp_path / "out")
+    assert second.cells.finished.to_list() == first.cells.finished.to_list()
+    assert "[" in render(second).partition("Ratio to vanilla")[2]
+
+
 def test_shards_run_trials_only(tuned: Path, tmp_path: Path) -> None:
     run_here(load_suite(tuned / "tuned.toml"), tmp_path / "out", shard=(1, 2))
     assert set(read_results(tmp_path / "out").cells.role) == {"trial"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(rates, "SMALLEST_ARRAY", 2**14)
     monkeypatch.setattr(rates, "PROCESSORS", tmp_path / "none")
     monkeypatch.setattr(rates, "PRODUCT", {"cpu": 32, "cuda": 32})
+    monkeypatch.setattr(rates, "KERNELS", {"oneDNN": rates._by_onednn})  # the other compiles
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
@@ -24,7 +26,7 @@ def test_every_rate_has_its_spread(small: None) -> None:
     assert torch.get_num_threads() == threads
     told = [rate for rate in found.rates if rate is not None]
     on_cpu = [rate for rate in told if rate.device == "cpu"]
-    assert {rate.quantity for rate in on_cpu} == {"bandwidth", "float32", "operators"}
+    assert {rate.quantity for rate in on_cpu} == {"bandwidth", "float32", "operators", "core"}
     assert {rate.threads for rate in on_cpu} >= {1}
     for rate in told:
         assert 0 < rate.low <= rate.median <= rate.high
@@ -37,7 +39,33 @@ def test_amounts_are_the_textbooks(small: None, monkeypatch: pytest.MonkeyPatch)
     """With work that always takes two seconds, a rate is half the amount."""
     monkeypatch.setattr(rates, "_seconds", lambda work, device: 2.0)  # so that amounts are what is seen
     found = {rate.quantity: rate.median for rate in rates._rates(torch.device("cpu"), 1)}  # one device
-    assert found == {"bandwidth": 3 * 2**14 / 2, "float32": 2 * 32**3 / 2, "operators": rates.LAUNCHES / 2}
+    product = 2 * 32**3 / 2
+    expected = {"bandwidth": 3 * 2**14 / 2, "float32": product, "operators": rates.LAUNCHES / 2, "core": product}
+    assert found == expected
+
+
+def absent(*_: object) -> Callable[[], torch.Tensor]:
+    raise RuntimeError("no such library")
+
+
+def test_the_core_is_as_fast_as_the_fastest_kernel(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = {name: (lambda *_, name=name: lambda: name) for name in ("slow", "quick")} | {"absent": absent}
+    seconds = {"slow": 3.0, "quick": 0.5}
+    monkeypatch.setattr(rates, "KERNELS", kernels)
+    monkeypatch.setattr(rates, "_seconds", lambda work, device: seconds.get(str(work()), 2.0))
+    for fastest, rate in (("quick", 2 * 32**3 / 0.5), ("torch.mm", 2 * 32**3 / 2)):
+        found = {one.quantity: one for one in rates._rates(torch.device("cpu"), 1)}
+        assert (found["core"].kernel, found["core"].median) == (fastest, rate)
+        assert found["float32"].median == 2 * 32**3 / 2
+        assert "kernel" not in found["float32"].document()
+        seconds["quick"] = 4.0
+
+
+@pytest.mark.parametrize("kernel", rates.KERNELS)
+def test_every_kernel_computes_the_product(kernel: str) -> None:
+    x, y = torch.randn(48, 32), torch.randn(32, 64)
+    found = rates.KERNELS[kernel](x, y)()
+    torch.testing.assert_close(found.double(), x.double() @ y.double(), rtol=0, atol=1e-4)
 
 
 def test_an_array_is_larger_than_the_last_caches(small: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

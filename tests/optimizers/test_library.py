@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 import torch
+from sklearn.datasets import load_digits
 from torch import nn
 
 from bnpbench import load_suite
 from bnpbench.errors import NotApplicable, SuiteError
 from bnpbench.optimizers import library
 from bnpbench.optimizers.library import LibraryOptimizer
+from tests.support.inprocess import run_here
 from tests.support.kinds import made
 from tests.support.others import NEEDS_OPTIMIZERS
 from tests.support.training import trainer
@@ -123,6 +125,47 @@ def test_the_rate_is_read_before_each_step_and_never_written(kind: str) -> None:
         assert lr.item() == pytest.approx(rate)
         moved.append(not torch.equal(layer.weight.detach(), before))
     assert moved[1:] == [True, False]
+
+
+@NEEDS_OPTIMIZERS
+@KINDS
+def test_a_matrix_that_cannot_be_decomposed_shows_in_the_loss(kind: str) -> None:
+    """It was an error of the cell, which the next run took up again and for which finals waited."""
+    layer = nn.Linear(3, 2)
+    optimizer = made("optimizer", kind).build(layer, torch.tensor(0.1), weight_decay=0.0)
+    for _ in range(3):  # the first step of SOAP moves nothing
+        for parameter in layer.parameters():
+            parameter.grad = torch.full_like(parameter, torch.inf)
+        optimizer.step()
+    assert not layer(torch.ones(1, 3)).isfinite().any()
+
+
+@pytest.mark.regression
+@NEEDS_OPTIMIZERS
+def test_roots_of_one_step_alone_may_diverge(tmp_path: Path) -> None:
+    text = SUITE.replace('"soap", OPTION', '"shampoo", lr = 1e6, every = 5').replace("epochs = 1", "epochs = 3")
+    (tmp_path / "a.toml").write_text(text)
+    assert run_here(load_suite(tmp_path / "a.toml"), tmp_path / "out").cells.status.to_list() == ["diverged"]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["adam", "adamw", "muon", *(pytest.param(name, marks=NEEDS_OPTIMIZERS) for name in ("kron", "shampoo", "soap"))],
+)
+def test_at_its_defaults_it_learns_digits(kind: str) -> None:
+    """Five epochs of batches of 60; at 1e-3, which is the library's rate, Shampoo knew no more than at the start."""
+    digits = load_digits()
+    images, labels = torch.tensor(digits.data / 16, dtype=torch.float32), torch.tensor(digits.target)
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(64, 100), nn.ReLU(), nn.Linear(100, 10))
+    optimizer = made("optimizer", kind).build(model, weight_decay=0.0)
+    for _ in range(5):
+        for batch in torch.randperm(1437)[:1380].view(-1, 60):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(images[batch]), labels[batch]).backward()
+            optimizer.step()
+    right = model(images[1437:]).argmax(1) == labels[1437:]
+    assert right.float().mean() > 0.75
 
 
 def test_the_rate_is_read_back_only_where_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 
 import pytest
 
-from bnpbench.records.rows import METRICS, ROWS, Metric, Table, columns, metric, metrics
+from bnpbench.records.rows import (
+    METRICS,
+    ROWS,
+    Metric,
+    Table,
+    columns,
+    is_own,
+    metric,
+    metrics,
+    own_numbers,
+    own_text,
+)
 
 IDENTITIES = {
     "turn",
@@ -59,3 +71,24 @@ def test_times_of_epochs_are_taken_over_all_of_them() -> None:
         "energy_joules",
     }
     assert {known.table for known in METRICS.values() if known.exact} == {"cells"}
+
+
+def test_a_metric_of_a_suites_own_says_by_its_name_which_way_it_is_better() -> None:
+    assert metric("score.top5") == Metric(better="higher", table="epochs")
+    assert metric("error.perplexity") == Metric(better="lower", table="epochs")
+    for name in ("score", "score.", "score.a b", "score.a.b", "score.a\n", "points.a", f"score.{'a' * 65}"):
+        assert not is_own(name)
+        assert metric(name) == Metric()
+
+
+def test_its_numbers_are_read_as_they_were_written() -> None:
+    numbers = {"score.top5": 0.1 + 0.2, "error.perplexity": math.inf}
+    assert own_numbers(own_text(numbers)) == numbers
+    assert math.isnan(own_numbers(own_text({"score.f1": math.nan}))["score.f1"])
+    assert own_text({}) is None
+
+
+@pytest.mark.parametrize("text", [None, 3, "", "[1.0]", "{", "[" * 100_000, '{"score.a": "1.0"}', '{"a": 1.0}',
+                                  '{"score.a": true}', '{"score.a": 1}', "1" * 5000])  # fmt: skip
+def test_what_a_stranger_wrote_in_their_place_is_nothing(text: object) -> None:
+    assert own_numbers(text) == {}

@@ -154,6 +154,9 @@ def test_times_that_were_disturbed_decide_nothing(make: Make, columns: dict[str,
         told = [line for line in sections[title].lines if "not comparable" in line]
         assert all("(6 of 6 cells)" in line for line in told), told
         assert len(told) == len(why.split(", "))
+    timed = [entry for table in sections["Time per epoch"].tables for entry in table.records if entry.value]
+    assert {entry.table for entry in timed} == {"seconds per epoch", "ratio to vanilla"}
+    assert {(entry.low, entry.high, entry.text) for entry in timed} == {(None, None, f"not comparable: {why}")}
     kinds = {figure.kind for figure in figures([view])}
     assert "training" in kinds
     assert not {"cost-and-gain", "cumulative-time"} & kinds

@@ -325,35 +325,64 @@ def test_the_time_to_a_target_ends_with_the_first_epoch_that_reaches_it(make: Ma
 @pytest.mark.parametrize(
     ("left", "right", "question", "bounds", "outcome"),
     [
-        ([9, 9], [None, None], "difference", {"at_most": 0.0}, "holds"),  # -inf
-        ([None, None], [9, 9], "difference", {"at_most": 0.0}, "fails"),  # +inf
-        ([None, None], [9, 9], "ratio", {"at_least": 2.0}, "holds"),  # inf
-        ([9, 9], [None, None], "ratio", {"at_most": 0.5}, "holds"),  # 0
+        ([9, 9], [None, None], "difference", {"at_most": 0.0}, "undecided: right"),  # -inf
+        ([None, None], [9, 9], "difference", {"at_most": 0.0}, "fails: left"),  # +inf
+        ([9, 9], [None, None], "difference", {"at_least": 0.0}, "fails: right"),
+        ([None, None], [9, 9], "ratio", {"at_least": 2.0}, "undecided: left"),  # inf
+        ([None, None], [9, 9], "ratio", {"at_most": 2.0}, "fails: left"),
+        ([9, 9], [None, None], "ratio", {"at_most": 0.5}, "undecided: right"),  # 0
         ([None, 9], [9, 9], "ratio", {"at_most": 0.5}, "undecided"),
         ([None, None], [None, None], "ratio", {"at_most": 0.5}, "no data"),
-        ([None, None], None, "value", {"at_least": 100.0}, "holds"),
+        ([None, None], None, "value", {"at_least": 100.0}, "undecided: left"),
+        ([None, None], None, "value", {"at_most": 100.0}, "fails: left"),
         ([None, 9], None, "value", {"at_least": 0.0}, "undecided"),
     ],
 )
-def test_a_target_never_reached_takes_for_ever(
+@pytest.mark.parametrize("metric", ["seconds_to", "epochs_to", "steps_to"])
+def test_a_target_never_reached_takes_for_ever_and_makes_no_claim_hold(
     make: Make,
     left: list[int | None],
     right: list[int | None] | None,
     question: str,
     bounds: dict[str, float],
     outcome: str,
+    metric: str,
 ) -> None:
+    """It would have been reached at some time, which nobody knows; only that it took longer than the other side."""
     made = make()
 
     def cells(method: str, side: list[int | None]) -> list[str]:
         return [
-            made.cell(method, seed=seed, rows=epochs([float(seconds or 1)], [0.9 if seconds else 0.1]))
+            made.cell(method, seed=seed, rows=epochs([float(seconds or 1)], [0.9 if seconds else 0.1], steps=[7]))
             for seed, seconds in enumerate(side, 1)
         ]
 
     keys = cells("bnp", left), None if right is None else cells("bn", right)
-    made.claim("seconds_to", question, *keys, target=0.5, **bounds)
-    assert only(made).outcome == outcome
+    made.claim(metric, question, *keys, target=0.5, **bounds)
+    verdict, (expected, _, never) = only(made), outcome.partition(": ")
+    assert verdict.outcome == expected
+    assert (f"infinite: the {never} side never reaches the target" in verdict.reason) == bool(never)
+    assert render(made.read(), "markdown").count("infinite") >= bool(never)
+
+
+def test_sides_of_one_method_are_told_apart_by_what_picks_them(make: Make) -> None:
+    made = make()
+    rates = {"muon": {"kind": "muon", "lr": 0.02}, "sgd": {"kind": "sgd", "lr": 0.1}}
+    keys = {
+        name: [
+            made.cell("vanilla", 16, seed, epochs([1.0], [0.5]), settings={"optimizer": settings}) for seed in (1, 2)
+        ]
+        for name, settings in rates.items()
+    }
+    for right in ({"optimizer": "sgd"}, {"optimizer": {"kind": "sgd", "lr": 0.1}}, {"optimizer": {"lr": 0.1}}):
+        made.claim("test_accuracy", "difference", keys["muon"], keys["sgd"], at_least=0.0)
+        made.document["claims"][-1]["left"]["pattern"] = {"method": "vanilla", "optimizer": "muon"}
+        made.document["claims"][-1]["right"]["pattern"] = {"method": "vanilla", **right}
+    assert [verdict.question.partition(", ")[2] for verdict in verdicts(made.read())] == [
+        "vanilla (optimizer = muon) − vanilla (optimizer = sgd)",
+        "vanilla (optimizer = muon) − vanilla (optimizer = {kind = sgd, lr = 0.1})",
+        "vanilla (optimizer = muon) − vanilla (optimizer.lr = 0.1)",
+    ]
 
 
 @pytest.mark.parametrize(

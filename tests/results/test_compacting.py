@@ -63,7 +63,7 @@ def test_whenever_it_dies_the_same_cells_are_read(scene: str, tmp_path: Path) ->
     *folders, whole = dying.deaths(scene, tmp_path)
     for out in folders:
         assert same(out, whole)
-        made = block(1, 2, 3)
+        made = block(1, 2)
         assert store(out).finished(identity_of(made), canonicals(made))  # a run that comes next
         assert same(out, whole)
         compact(out)

@@ -193,6 +193,7 @@ ELSEWHERE = {
     "epochs.energy_joules": "a machine that counts its energy",
     "epochs.test_bits_per_token": "text",
     "epochs.refresh_seconds_median": "a method that refreshes what it keeps",
+    "epochs.metrics": "a suite with metrics",
     "epochs.validation_accuracy": "validation data",
     "cells.worker": "a cluster",
 }
@@ -217,7 +218,7 @@ def test_null_columns_keep_their_types(tmp_path: Path) -> None:
 def test_the_schemas_have_the_documented_columns() -> None:
     assert " ".join(EPOCHS.names) == (
         "key block turn epoch train_loss train_accuracy validation_accuracy test_loss test_bits_per_token "
-        "test_accuracy learning_rate steps examples train_seconds evaluation_seconds other_seconds "
+        "test_accuracy metrics learning_rate steps examples train_seconds evaluation_seconds other_seconds "
         "step_seconds_median step_seconds_p90 refresh_seconds_median energy_joules outlier"
     )
     assert " ".join(CELLS.names) == (

@@ -196,7 +196,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("scene", dying.SCENES)
 def test_whenever_a_commit_dies_the_block_is_the_old_one_or_the_new_one(scene: str, tmp_path: Path) -> None:
     """At every rename and every removal: for a reader who comes then, and for the run that comes next."""
-    made = block(1, 2, 3)
+    made = block(1, 2)
     seen = []
     for out in dying.deaths(scene, tmp_path):
         results = read_results(out)
@@ -205,10 +205,10 @@ def test_whenever_a_commit_dies_the_block_is_the_old_one_or_the_new_one(scene: s
         seen.append(label)
         if label:
             assert results.damaged == []
-            assert len(mine) == 3
+            assert len(mine) == 2
             seconds = results.epochs[results.epochs["block"] == identity_of(made)]["train_seconds"]
             assert set(seconds) == {float(label.split()[1])}
-            counts = {"run 1": (6, 6), "run 2": (9, 0) if scene == "replacement" else (6, 3)}[label]
+            counts = {"run 1": (4, 4), "run 2": (6, 0) if scene == "replacement" else (4, 2)}[label]
             assert (len(seconds), len(results.steps)) == counts
         kept = store(out)
         assert kept.finished(identity_of(made), canonicals(made)) == bool(label)
@@ -216,7 +216,7 @@ def test_whenever_a_commit_dies_the_block_is_the_old_one_or_the_new_one(scene: s
         assert again.damaged == [] or not label
         assert set(again.cells["label"]) == {"run 0", label} - {""}
         assert dying.litter(out) == ([] if label else dying.litter(out))
-        kept.write_block(*block(1, 2, 3, run=4, steps=1))
+        kept.write_block(*block(1, 2, run=4, steps=1))
         last = read_results(out)
         assert set(last.cells["label"]) == {"run 0", "run 4"}
         assert (last.damaged, dying.litter(out)) == ([], [])

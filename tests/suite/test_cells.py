@@ -63,6 +63,7 @@ def every_setting() -> Settings:
             "weight_decay": {"value": 1.5e-4, "where": "l2"},
             "clip_norm": 1.0,
             "clip_adaptive": 0.01,
+            "metrics": ({"kind": "top-k", "k": 3},),
             "label_smoothing": 0.1,
             "accumulate": 2,
             "augment": "crop-flip",
@@ -136,6 +137,7 @@ GOLDEN = [
             exclude={
                 "clip_norm": True,
                 "clip_adaptive": True,
+                "metrics": True,
                 "label_smoothing": True,
                 "accumulate": True,
                 "method": {"layers"},

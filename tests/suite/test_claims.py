@@ -146,6 +146,19 @@ def test_where_a_value_is_chosen_claims_speak_of_the_chosen(load: Load) -> None:
     assert len(suite.claims) == 1
 
 
+def test_a_method_whose_option_is_chosen_goes_by_its_label_without_it(load: Load) -> None:
+    """Its cells do, and a claim about them was refused: no method was called so."""
+    text = changed(SMALL, "epochs = 20", "epochs = 20\nvalidation = 0.1") + '"method.eps1" = [1e-3, 1e-2]\n'
+    claim = changed(CLAIM, 'left = { method = "bnp" }', 'left = { method.label = "bnp" }')
+    suite = load(text + '[select]\nover = "method.eps1"\n' + claim)
+    trials = suite.cells(device="cpu", threads=1)
+    finals = suite.finals({cell.key: 0.5 for cell in trials}, device="cpu", threads=1)
+    (found,) = suite.document((*trials, *finals)).claims
+    keys = {cell.key for cell in finals if cell.label == "bnp"}
+    assert {key for combination in found.combinations for key in combination.left.values()} == keys
+    assert len(keys) == 2 * 3
+
+
 # --- suite.json -------------------------------------------------------------------------------
 
 

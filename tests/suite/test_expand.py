@@ -169,6 +169,49 @@ def test_a_label_tells_equal_methods_apart(load: Load) -> None:
     assert found == {"vanilla": "sgd", "with Adam": "adam", "bn": "sgd", "bnp": "sgd"}
 
 
+RATES = changed(SMALL, "seed = [1, 2, 3]", "optimizer.lr = [0.1, 0.5]\nthreads = [1, 2]")
+
+
+def test_a_list_of_an_override_goes_along_its_axis(load: Load) -> None:
+    text = RATES + override('{ method = "bn" }', '{ optimizer = { kind = "adam", lr = [0.001, 0.01] } }')
+    text += override('{ method = "bnp" }', "{ optimizer.lr = [0.2, 0.6], threads = [3, 4] }")
+    found = told(load(text), "optimizer.kind", "optimizer.lr", "threads", only=["batch_size=16"])
+    assert found == [
+        *product(["vanilla"], ["sgd"], [0.1, 0.5], [1, 2]),
+        *product(["bn"], ["adam"], [0.001, 0.01], [1, 2]),
+        *product(["bnp"], ["sgd"], [0.2, 0.6], [3, 4]),
+    ]
+
+
+def test_a_list_of_an_override_may_hold_tables(load: Load) -> None:
+    text = changed(SMALL, "seed = [1, 2, 3]", 'optimizer = [{ kind = "sgd", lr = 0.1 }, "adam"]')
+    text += override('{ method = "bn" }', '{ optimizer = [{ kind = "sgd", lr = 0.5, momentum = 0.9 }, "adamw"] }')
+    found = set(told(load(text), "optimizer.kind", "optimizer.lr"))
+    assert found == {
+        *product(("vanilla", "bnp"), ("sgd",), (0.1,)),
+        *product(("vanilla", "bnp"), ("adam",), (1e-3,)),
+        ("bn", "sgd", 0.5),
+        ("bn", "adamw", 1e-3),
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "line", "key", "message"),
+    [
+        ("{ optimizer.lr = [0.1] }", 14, "override[0].set.optimizer.lr", "1 value along an axis of 2; give one for"),
+        ('{ optimizer.lr = [0.1, "x"] }', 14, "override[0].set.optimizer.lr", 'expected a number, not "x"'),
+        ("{ optimizer.lr = [0.1, -1.0] }", 14, "override[0].set.optimizer.lr", "must be above 0, not -1.0"),
+        ("{ epochs = [1, 2] }", 14, "override[0].set.epochs", "expected a whole number, not a list"),
+    ],
+)
+def test_a_list_that_does_not_go_along_an_axis_is_told(
+    refuse: Callable[[str], SuiteError], change: str, line: int, key: str, message: str
+) -> None:
+    error = refuse(RATES + override('{ method = "bn" }', change))
+    assert (error.line, error.key) == (line, key)
+    assert message in error.message
+
+
 # --- --only, --seeds, --epochs ----------------------------------------------------------------
 
 

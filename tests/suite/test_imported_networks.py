@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bnpbench import load_suite, run_suite
+from bnpbench import load_suite
 from bnpbench.errors import SuiteError
 from tests.support.command import called
 
@@ -85,16 +85,6 @@ def test_its_weights_are_kept_unless_the_suite_says_how_they_are_drawn(tmp_path:
     assert [cell.settings.initialization.kind for cell in cells] == ["keep", "he-normal", "keep"]
     assert any("redraws all weights" in told for told in load_suite(write(tmp_path, SUITE + override),
                allow_plugins=True).warnings(cells))  # fmt: skip
-
-
-def test_one_cell_that_does_not_fit_stops_no_other(tmp_path: Path) -> None:
-    suite = SUITE.replace("nets.mine:make", "nets.mine:odd").replace('"gn"', '{ kind = "gn", channels_per_group = 4 }')
-    results = run_suite(load_suite(write(tmp_path, suite), allow_plugins=True), tmp_path / "out")
-    status = dict(zip(results.cells.method, results.cells.status, strict=True))
-    assert status == {"native": "ok", "gn": "not-applicable", "bnp+native": "ok"}
-    (message,) = results.cells.message[results.cells.method == "gn"]
-    assert message.startswith("0 of 1 site: group normalization behind layer '2': 4 channels")
-    assert dict(zip(results.cells.method, results.cells.sites_served, strict=True))["native"] == 1
 
 
 def test_a_network_on_the_command_line_takes_the_place_of_the_suites(tmp_path: Path) -> None:

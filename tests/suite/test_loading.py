@@ -13,6 +13,7 @@ from bnpbench.errors import SuiteError
 from bnpbench.suite import load_suite, shipped_suites
 from bnpbench.suite.claims import rows_of, table_of_cells
 from bnpbench.training.models import build_model, not_applicable
+from tests.support.suite_texts import SMALL, changed
 
 # --- shipped suites ---------------------------------------------------------------------------
 
@@ -152,6 +153,27 @@ def test_a_baseline_that_no_method_has_is_refused_with_its_place(tmp_path: Path)
     assert caught.value.line is not None
     file.write_text(text.replace("[report]\n", '[report]\nbaseline = "bn"\n'))
     assert load_suite(file).baseline == "bn"
+
+
+@pytest.mark.parametrize(
+    ("metric", "more", "message"),
+    [
+        ("test_bits_per_token", "", "no cell has test_bits_per_token: the data are no text"),
+        ("validation_accuracy", "", "no cell has validation_accuracy: no example is held out"),
+        ("validation_accuracy", '[select]\nover = "batch_size"\n', "no cell has validation_accuracy: no example is"),
+    ],
+)
+def test_a_metric_that_no_cell_has_is_refused(tmp_path: Path, metric: str, more: str, message: str) -> None:
+    """The test loss took its place in silence."""
+    file = tmp_path / "own.toml"
+    text = SMALL if not more else changed(SMALL, "epochs = 20", "epochs = 20\nvalidation = 0.1")
+    file.write_text(f'{text}[report]\nmetric = "{metric}"\n{more}')
+    with pytest.raises(SuiteError) as caught:
+        load_suite(file)
+    assert (caught.value.key, caught.value.message.startswith(message)) == ("report.metric", True)
+    held = changed(SMALL, "epochs = 20", "epochs = 20\nvalidation = 0.1")
+    file.write_text(f'{held}[report]\nmetric = "validation_accuracy"\n')
+    assert load_suite(file).metric == "validation_accuracy"
 
 
 def test_what_was_changed_stands_in_the_document() -> None:

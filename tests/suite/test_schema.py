@@ -37,7 +37,9 @@ def test_every_reference_of_the_schema_leads_somewhere() -> None:
 def test_the_schema_lets_a_part_of_a_table_stand() -> None:
     """As in ``set = { optimizer.lr = 0.5 }``, which every kind of optimizer could be the whole of."""
     schema = json_schema()
-    _, tables = schema["$defs"]["Override"]["properties"]["set"]["properties"]["optimizer"]["anyOf"]
+    value, along_an_axis = schema["$defs"]["Override"]["properties"]["set"]["properties"]["optimizer"]["anyOf"]
+    assert along_an_axis == {"type": ["array", "object"]}
+    _, tables = value["anyOf"]
     names = ("Adam", "AdamW", "Kron", "Muon", "Sgd", "Shampoo", "Soap")
     assert {part["$ref"] for part in tables["anyOf"]} == {f"#/$defs/{name}" for name in names}
     assert "required" not in schema["$defs"]["Sgd"]

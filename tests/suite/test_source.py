@@ -49,7 +49,22 @@ REFUSED = {
     "a date": (changed(SMALL, "= 20", "= 2022-01-31"), 6, "no setting is a date or time"),
     "a time": (changed(SMALL, "= 20", "= 12:00:00"), 6, "no setting is a date or time"),
     "no date": (changed(SMALL, "= 20", "= 2022-02-31"), 6, "not valid TOML"),
-    "a key twice": (SMALL + "seed = [1]", 11, "not valid TOML"),
+    "a key twice": (SMALL + "seed = [1]", 11, "not valid TOML: Cannot overwrite a value; a key stands once"),
+    "a part beside the whole": (
+        changed(SMALL, "epochs = 20", "optimizer.lr = 0.2\nepochs = 20"),
+        6,
+        "stands within its braces, as a = { b = 1 }",
+    ),
+    "a part beside a kind": (
+        changed(SMALL, 'optimizer = { kind = "sgd", lr = 0.1 }', 'optimizer = "adam"\noptimizer.lr = 0.2'),
+        6,
+        "stands within its braces, as a = { b = 1 }",
+    ),
+    "an axis beside that of the whole": (
+        SMALL + 'optimizer = ["adam"]\noptimizer.lr = [0.1]',
+        12,
+        'in quotes, as "a.b" = [1, 2]',
+    ),
     "a table twice": (SMALL + "[train]", 11, "not valid TOML"),
     "an open text": (SMALL + 'x = """abc\n\n', 11, "not valid TOML: Unterminated string"),
     "an open list": (SMALL + "x = [3\n# the end\n", 12, "not valid TOML: Unclosed array"),

@@ -72,6 +72,35 @@ def test_what_an_override_gives_a_method_does_not_part_it_from_its_block(load: L
     assert [len(block) for block in blocks(load(text))] == [3] * 6
 
 
+def finals(suite: Suite, best: dict[str, float], setting: Callable[[Cell], float]) -> tuple[Cell, ...]:
+    """Those that follow where each method has this value as its best."""
+    trials = suite.cells(device="cpu", threads=1)
+    scores = {cell.key: float(setting(cell) == best[cell.label]) for cell in trials}
+    return suite.finals(scores, device="cpu", threads=1)
+
+
+def test_finals_take_turns_whatever_values_were_chosen_for_them(load: Load) -> None:
+    text = changed(SMALL, "epochs = 20", "epochs = 20\nvalidation = 0.1") + "optimizer.lr = [0.1, 0.5]\n"
+    suite = load(text + INTERLEAVED + '[select]\nover = "optimizer.lr"\n')
+    best = {"vanilla": 0.5, "bn": 0.1, "bnp": 0.5}
+    chosen = finals(suite, best, lambda cell: cell.settings.optimizer.lr)
+    found = [[(c.label, c.settings.optimizer.lr) for c in block.cells] for block in suite.blocks(chosen)]
+    assert found == [list(best.items())] * 2 * 3  # batch sizes, seeds
+    trials = suite.cells(device="cpu", threads=1)
+    assert [{c.settings.optimizer.lr for c in block.cells} for block in suite.blocks(trials)] == [{0.1}, {0.5}] * 2
+    apart = {block.id for block in (*suite.blocks(trials), *suite.blocks(chosen))}
+    assert {block.id for block in suite.blocks((*trials, *chosen))} == apart
+    planned = {cell.key: cell.block for cell in suite.document((*trials, *chosen)).cells}
+    assert {*planned.values()} == apart
+
+
+def test_finals_that_cannot_share_a_process_take_no_turns(load: Load) -> None:
+    text = changed(SMALL, "epochs = 20", "validation = 0.1") + "epochs = [5, 20]\n"
+    suite = load(text + INTERLEAVED + '[select]\nover = "epochs"\n')
+    chosen = finals(suite, {"vanilla": 5, "bn": 20, "bnp": 20}, lambda cell: cell.settings.epochs)
+    assert [[c.label for c in block.cells] for block in suite.blocks(chosen)] == [["vanilla"]] * 6 + [["bn", "bnp"]] * 6
+
+
 def test_a_block_keeps_its_members_under_only(load: Load) -> None:
     suite = load(SMALL + INTERLEAVED)
     chosen = suite.cells(device="cpu", threads=1, only=["method=bn,bnp", "batch_size=16"])

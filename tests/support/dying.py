@@ -25,29 +25,29 @@ CALLS = ("rename", "replace", "unlink", "remove", "rmdir")
 def first_commit(out: Path) -> Callable[[], Any]:
     kept = written(out, [block(9)])
     kept.write_partial(block(1)[0][0]["key"], [{"epoch": 1}])
-    return lambda: kept.write_block(*block(1, 2, 3, run=DURING, steps=1))
+    return lambda: kept.write_block(*block(1, 2, run=DURING, steps=1))
 
 
 def replacement(out: Path) -> Callable[[], Any]:
-    kept = written(out, [block(9), block(1, 2, 3, run=BEFORE, steps=2)])
-    return lambda: kept.write_block(*block(1, 2, 3, run=DURING, epochs=3))  # without steps
+    kept = written(out, [block(9), block(1, 2, run=BEFORE, steps=2)])
+    return lambda: kept.write_block(*block(1, 2, run=DURING, epochs=3))  # without steps
 
 
 def replacement_of_merged(out: Path) -> Callable[[], Any]:
-    kept = written(out, [block(9), block(1, 2, 3, run=BEFORE, steps=2)])
+    kept = written(out, [block(9), block(1, 2, run=BEFORE, steps=2)])
     compact(out)
-    return lambda: kept.write_block(*block(1, 2, 3, run=DURING, steps=1))
+    return lambda: kept.write_block(*block(1, 2, run=DURING, steps=1))
 
 
 def compaction(out: Path) -> Callable[[], Any]:
-    written(out, [block(9), block(1, 2, 3, run=DURING, steps=2)])
+    written(out, [block(9), block(1, 2, run=DURING, steps=2)])
     return lambda: compact(out)
 
 
 def compaction_of_more(out: Path) -> Callable[[], Any]:
-    kept = written(out, [block(9), block(1, 2, 3, run=BEFORE, steps=2)])
+    kept = written(out, [block(9), block(1, 2, run=BEFORE, steps=2)])
     compact(out)
-    kept.write_block(*block(1, 2, 3, run=DURING, steps=1))
+    kept.write_block(*block(1, 2, run=DURING, steps=1))
     return lambda: compact(out)
 
 

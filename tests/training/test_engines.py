@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch._inductor.utils import fresh_cache
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from bnpbench.training import engines
 from bnpbench.training.trainer import Trainer
@@ -164,3 +166,41 @@ def test_both_programs_say_what_they_are(kinds: tuple[str, str], active: str) ->
     left = iter(kinds)
     found = engines.in_turns(lambda step, sample: engines.Preparation(step, next(left)), ours.step, ())
     assert found.active == active
+
+
+def test_what_a_traced_graph_holds_become_its_first_arguments() -> None:
+    weight, images = torch.nn.Parameter(torch.ones(2)), torch.arange(6.0).view(3, 2)
+
+    def step(index: torch.Tensor) -> None:
+        with torch.no_grad():
+            weight.sub_(images.index_select(0, index).sum(0))
+
+    index = torch.tensor([0, 2])
+    graph, held = engines._lifted(make_fx(step)(index))  # the compiler is given what this makes
+    assert [any(tensor is one for one in (weight, images)) for tensor in held] == [True, True]
+    assert not any(node.op == "get_attr" for node in graph.graph.nodes)
+    with torch.no_grad():
+        weight.fill_(1.0)
+        graph(*held, index)
+    assert weight.tolist() == [1.0 - 4.0, 1.0 - 6.0]
+
+
+@pytest.mark.parametrize(("method", "graphs"), [("bnp", 1), ({"kind": "foof", "every": 3}, 2)], ids=str)
+def test_the_same_step_of_another_seed_is_found_in_the_cache(method: Any, graphs: int) -> None:
+    """And is that seed's: the graph holds no weight, statistic or learning rate of the one that it was made for."""
+    with fresh_cache():
+        for seed, found in ((1, (graphs, 0)), (2, (0, graphs))):
+            optimizer = {"kind": "sgd", "lr": 0.02 * seed, "momentum": 0.9}
+            changes = {"method": method, "seed": seed, "optimizer": optimizer}
+            ours, eager = trainer(engine="compiled", **changes), trainer(**changes)
+            ours.prepare()
+            assert (ours.engine.cache_misses, ours.engine.cache_hits) == found
+            assert ours.epoch()["train_loss"] == pytest.approx(eager.epoch()["train_loss"], rel=1e-4)
+
+
+def test_what_the_compiler_does_not_keep_was_compiled() -> None:
+    with fresh_cache(), torch.compiler.config.patch(force_disable_caches=True):
+        prepared = [trainer(engine="compiled") for _ in range(2)]
+        for one in prepared:
+            one.prepare()
+    assert [(one.engine.cache_misses, one.engine.cache_hits) for one in prepared] == [(1, 0), (1, 0)]

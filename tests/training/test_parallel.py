@@ -138,7 +138,7 @@ def steps_of_two(case: Case, rank: int, states: list[dict[str, Any]]) -> list[di
 
 
 EPOCHS: list[dict[str, Any]] = [
-    {"method": "bnp", "train_limit": 203},
+    {"method": "bnp", "train_limit": 203, "metrics": ({"kind": "top-k", "k": 2},)},
     {"method": "bn", "validation": 0.1, "train_limit": 60},
     {"method": "vanilla", "network": {"kind": "resnet", "depth": 8}, "augment": "crop-flip", "train_limit": 40},
 ]
@@ -216,13 +216,13 @@ def test_per_device_statistics_are_each_devices_own(together: tuple[dict[Case, A
 
 @pytest.mark.parametrize("number", range(len(EPOCHS)))
 def test_epochs_and_their_rows(number: int, together: tuple[dict[Case, Any], list[dict[str, Any]]]) -> None:
-    """Losses, accuracies and counts, the same on both ranks and as on one device, augmentation included."""
+    """Losses, accuracies, metrics and counts, the same on both ranks and as on one device, augmentation included."""
     ranks = [rank["epochs"][number] for rank in together[1]]
     for one, *both in zip(rows(1, 0, EPOCHS[number]), *ranks, strict=True):
         for name, value in one.items():
             for row in both:
                 if "seconds" not in name and value is not None:
-                    assert row[name] == pytest.approx(value, rel=1e-4), name
+                    assert row[name] == (value if name == "metrics" else pytest.approx(value, rel=1e-4)), name
 
 
 @pytest.mark.parametrize(("batch", "ranks"), [(8, 2), (7, 2), (5, 3), (3, 3), (256, 512 // 3)])

@@ -31,7 +31,7 @@ def keys_of(suite: Suite, device: Literal["cpu", "cuda"]) -> dict[str, str]:
 def all_finals(suite: Suite, trials: Iterable[Cell], device: Literal["cpu", "cuda"]) -> Iterable[Cell]:
     """The finals that follow where each value in turn was the best."""
     if suite.select is not None:
-        values = {trial.key: repr(setting(trial.data, suite.select.over)) for trial in trials}
+        values = {trial.key: repr([setting(trial.data, axis) for axis in suite.select.axes]) for trial in trials}
         for best in dict.fromkeys(values.values()):
             scores = {key: float(value == best) for key, value in values.items()}
             yield from suite.finals(scores, device=device, threads=THREADS)

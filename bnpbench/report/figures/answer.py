@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from bnpbench.records.rows import metric as known
+from bnpbench.records.rows import spoken
 from bnpbench.report.answer import Answer, answers, baseline_of, gain_metric
 from bnpbench.report.data import Group, View
 from bnpbench.report.figures.curves import about
@@ -26,11 +28,11 @@ def cost_and_gain(view: View, group: Group) -> Iterable[Figure]:
     placed = [(answer, cross) for answer in found if (cross := _cross(answer)) is not None]
     if base is None or not placed:
         return
-    metric = gain_metric(view).replace("_", " ")
-    relation = "less" if metric.endswith("accuracy") else "below"
+    metric = gain_metric(view)
+    relation = "less" if known(metric).better == "higher" else "below"
     crosses = [cross for _, cross in placed]
     x = _costs(f"time of a step over {base}'s (dearer →)", crosses)
-    y = _gains(f"{metric} {relation} {base}'s (better →)", crosses)
+    y = _gains(f"{spoken(metric)} {relation} {base}'s (better →)", crosses)
     sizes = dict.fromkeys(answer.batch_size for answer, _ in placed)
     if len(sizes) <= _TOGETHER[0] and len(placed) <= _TOGETHER[1]:
         labelled = crosses if len(sizes) > 1 else [replace(cross, label="") for cross in crosses]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from bnpbench.report.data import Cell, Group, Series, View, measured
 from bnpbench.report.figures.model import Curve
 from bnpbench.report.tables.summary import deviations, heading
-from bnpbench.statistics.times import Kind, processes_interval
+from bnpbench.statistics.intervals import Estimate
 from bnpbench.text import span
 
 INTERVAL = "95 % interval"
@@ -44,13 +44,12 @@ def over_seeds(
     )
 
 
-def interval_curve(method: str, quantity: str, points: Mapping[int, Sequence[Sequence[float]]], kind: Kind) -> Curve:
-    """For each batch size the median of its cells' values with its interval; without a bar where it has none."""
-    estimates = {x: processes_interval(cells, kind) for x, cells in points.items()}
+def interval_curve(method: str, quantity: str, estimates: Mapping[int, Estimate]) -> Curve:
+    """For each batch size an estimate with its interval; without a bar where it has none."""
     return Curve(
         method,
         quantity,
-        tuple(map(float, points)),
+        tuple(map(float, estimates)),
         tuple(estimate.value for estimate in estimates.values()),
         tuple(e.value if e.low is None else e.low for e in estimates.values()),
         tuple(e.value if e.high is None else e.high for e in estimates.values()),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from bnpbench.records.rows import spoken
 from bnpbench.report.data import Cell, Group, Scalar, Series, View
 from bnpbench.report.figures.curves import about, absent, counted, over_seeds, ranged
 from bnpbench.report.figures.model import Axis, Curve, Figure, Panel
@@ -30,7 +31,7 @@ def training(view: View, group: Group) -> Iterable[Figure]:
     Nothing where no cell has two epochs.
     """
     gain = view.document.metric
-    quantities = {"train_loss": "training loss", gain: gain.replace("_", " ")}
+    quantities = {"train_loss": "training loss", gain: spoken(gain)}
     panels = [
         (batch_size, column, drawn)
         for batch_size in group.batch_sizes
@@ -70,10 +71,11 @@ def training(view: View, group: Group) -> Iterable[Figure]:
 
 
 def _curves(view: View, group: Group, batch_size: int, column: str, quantity: str) -> tuple[Curve, ...]:
-    found = [
-        over_seeds(method, quantity, group.at(method, batch_size), lambda cell: _drawn(view.series(cell, column)))
-        for method in group.methods
-    ]
+    def series(cell: Cell) -> Series:
+        found = view.series(cell, column)
+        return _drawn(found) if column.endswith("loss") else found
+
+    found = [over_seeds(method, quantity, group.at(method, batch_size), series) for method in group.methods]
     return tuple(curve for curve in found if curve is not None)
 
 

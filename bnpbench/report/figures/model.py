@@ -6,9 +6,9 @@ markers tell the rest.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from bnpbench.methods.base import Ink, MethodPlugin
@@ -217,7 +217,7 @@ class Figure:
         return tuple(dict.fromkeys(found))
 
 
-_SPARE = [  # colours of Paul Tol's "muted" scheme, then all again with other markers
+_SPARE = [  # colours of Paul Tol's "muted" scheme
     ("#999933", "#c6c65a"),
     ("#117733", "#58b877"),
     ("#aa4499", "#d884ca"),
@@ -225,26 +225,38 @@ _SPARE = [  # colours of Paul Tol's "muted" scheme, then all again with other ma
     ("#661100", "#c8705a"),
     ("#6699cc", "#9cc3ea"),
 ]
-_SPARE_MARKERS = "<>*d8Hosv^"
+_MARKERS = "<>*d8HosvX^PpDh."  # those of ``methods.base.MARKERS``, the first to be taken first
 
 
 def inks(views: Iterable[View]) -> Mapping[str, Ink]:
     """Label of a method to its ink, for all methods of a report.
 
-    The first label of a kind has the kind's own colour; further labels of it, and kinds that have none, get the next
-    spare one. What a plugin's method looks like stands in the suite's document.
+    The first label of a kind has the kind's own colour; further labels of it, and kinds that have none, get spare ones.
+    No two have one marker, which is all that is left of an ink in grey, until there are more labels than markers. What
+    a plugin's method looks like stands in the suite's document.
     """
     of_kind = {kind: cls.ink for kind, cls in built_in().kinds(MethodPlugin).items() if cls.ink is not None}
-    spare = (Ink(light, dark, marker) for marker, (light, dark) in product(_SPARE_MARKERS, _SPARE))
     kinds: dict[str, str] = {}
     for view in views:
         of_kind |= view.inks
         for cell in view.cells:
             kinds.setdefault(cell.label, cell.kind)
-    found: dict[str, Ink] = {}
-    taken: set[str] = set()
+    own: dict[str, str] = {}  # kind to the label that has its ink
     for label, kind in sorted(kinds.items(), key=lambda item: item[0] != item[1]):
-        own = kind in of_kind and kind not in taken
-        taken.add(kind)
-        found[label] = of_kind[kind] if own else next(spare, Ink("#777777", "#aaaaaa", "o"))
+        if kind in of_kind:
+            own.setdefault(kind, label)
+    found: dict[str, Ink] = {}
+    markers, colours = Counter[str](), Counter[tuple[str, str]]()
+    for label in dict.fromkeys([*own.values(), *kinds]):
+        if own.get(kinds[label]) == label:
+            ink = of_kind[kinds[label]]
+            marker = ink.marker if not markers[ink.marker] else min(_MARKERS, key=lambda each: markers[each])
+            ink = replace(ink, marker=marker)
+        else:
+            marker = min(_MARKERS, key=lambda each: markers[each])
+            light, dark = min(_SPARE, key=lambda each: colours[each])
+            colours[light, dark] += 1
+            ink = Ink(light, dark, marker)
+        markers[marker] += 1
+        found[label] = ink
     return found

@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from bnpbench.records.rows import spoken
 from bnpbench.report.data import Cell, Group, View, number
 from bnpbench.report.figures.answer import beyond, bounded, room
 from bnpbench.report.figures.curves import about
 from bnpbench.report.figures.model import LARGEST, Axis, Cross, CrossPanel, Figure
-from bnpbench.report.query import Missing, rounding, step_seconds, value, whole
+from bnpbench.report.query import Missing, comparable, is_comparable, rounding, step_seconds, value, whole
 from bnpbench.statistics.intervals import Estimate, mean_interval
 from bnpbench.statistics.times import processes_interval
 from bnpbench.text import some
@@ -30,9 +31,18 @@ class _Reached:
     asked: int
 
     @property
+    def name(self) -> str:
+        """How a note calls it."""
+        return f"{self.method} at N = {self.batch_size}"
+
+    @property
     def every(self) -> bool:
         """Whether all seeds did."""
         return len(self.there) == self.asked
+
+
+_Ask = Callable[[_Reached], Estimate | Missing]
+_Told = dict[tuple[str, str], list[str]]  # what is not as the others, and why: who
 
 
 def pareto(view: View, group: Group) -> Iterable[Figure]:
@@ -46,33 +56,35 @@ def pareto(view: View, group: Group) -> Iterable[Figure]:
 
 
 def _figure(view: View, places: Sequence[_Reached], target: float) -> Iterator[Figure]:
-    def steps(place: _Reached) -> Estimate | None:
+    def steps(place: _Reached) -> Estimate | Missing:
         return _over_seeds(view, place.there, lambda cell: value(view, cell, "steps_to", target=target), "steps_to")
 
-    def seconds(place: _Reached) -> Estimate | None:
+    def seconds(place: _Reached) -> Estimate | Missing:
         return _over_seeds(view, place.there, lambda cell: value(view, cell, "seconds_to", target=target), "seconds_to")
 
-    def of_step(place: _Reached) -> Estimate | None:
+    def of_step(place: _Reached) -> Estimate | Missing:
         found = [series for cell in place.there if (series := list(step_seconds(view, cell).values()))]
-        return processes_interval(found, "times") if found else None
+        return comparable(processes_interval(found, "times"), place.there) if found else Missing("no time of a step")
 
-    def memory(place: _Reached) -> Estimate | None:
-        return _over_seeds(view, place.there, _mebibytes, "")
+    def memory(place: _Reached) -> Estimate | Missing:
+        return _over_seeds(view, place.there, lambda cell: _mebibytes(view, cell), "")
 
     sizes = list(dict.fromkeys(place.batch_size for place in places))
     words = (
         (f"steps to {target:g}", steps, "seconds a step", of_step),
         ("peak memory, MiB", memory, f"seconds to {target:g}", seconds),
     )
+    told: _Told = {}
     panels = [
         panel
         for along, x, upwards, y in words
         for size in sizes
-        if (panel := _panel([place for place in places if place.batch_size == size], along, x, upwards, y)) is not None
+        if (panel := _panel([place for place in places if place.batch_size == size], along, x, upwards, y, told))
+        is not None
     ]
     if panels:
-        notes = (*_notes(places, panels), *about(view))
-        title = f"What it takes to reach {view.document.metric.replace('_', ' ')} {target:g}"
+        notes = (*_notes(places, panels, told), *about(view))
+        title = f"What it takes to reach {spoken(view.document.metric)} {target:g}"
         open_ones = any(cross.x_interval or cross.y_interval for panel in panels for cross in panel.crosses)
         spread = "95 % intervals" if open_ones else ""
         yield Figure("pareto", view.suite, view.id, "pareto", title, tuple(panels), notes, spread=spread)
@@ -84,25 +96,31 @@ def _reached(view: View, method: str, batch_size: int, cells: Sequence[Cell], ta
     return _Reached(method, batch_size, cells, [cell for cell, answer in known if answer], len(known))
 
 
-def _panel(
-    places: Sequence[_Reached],
-    along: str,
-    x: Callable[[_Reached], Estimate | None],
-    upwards: str,
-    y: Callable[[_Reached], Estimate | None],
-) -> CrossPanel | None:
-    """The methods at one batch size that have both numbers; None where fewer than two have."""
+def _panel(places: Sequence[_Reached], along: str, x: _Ask, upwards: str, y: _Ask, told: _Told) -> CrossPanel | None:
+    """The methods at one batch size that have both numbers; None where fewer than two have. Others are told."""
     crosses, front = list[Cross](), list[tuple[float, float]]()
     for place in places:
         one, other = x(place), y(place)
-        if one is None or other is None or not all(1 / LARGEST < e.value < LARGEST for e in (one, other)):
+        if isinstance(one, Missing) or isinstance(other, Missing):
+            if place.there:  # else it is told once
+                reason = next(number.reason for number in (one, other) if isinstance(number, Missing))
+                told.setdefault((f"Not shown over {along}", reason), []).append(place.name)
             continue
+        if not all(1 / LARGEST < estimate.value < LARGEST for estimate in (one, other)):
+            told.setdefault((f"Not shown over {along}", "out of all bounds"), []).append(place.name)
+            continue
+        for estimate in (one, other):
+            if estimate.low is None:
+                told.setdefault(("Open, without an interval", estimate.reason), []).append(place.name)
         label = "" if place.every else f"{len(place.there)} of {place.asked} seeds"
         arms = bounded(one, 1 / LARGEST), bounded(other, 1 / LARGEST)
         crosses.append(Cross(place.method, label, one.value, other.value, *arms))
-        if place.every:  # the seeds that reach it where others do not are the lucky ones
+        if place.every and is_comparable(one) and is_comparable(other):  # seeds that alone reach it are the lucky ones
             front.append((one.value, other.value))
     if len(crosses) < 2:
+        alone = [place.name for place in places if place.method in {cross.method for cross in crosses}]
+        if alone:
+            told.setdefault((f"Not shown over {along}", "no other has both numbers"), []).extend(alone)
         return None
     xs = _axis(along, [(cross.x, cross.x_interval) for cross in crosses])
     ys = _axis(upwards, [(cross.y, cross.y_interval) for cross in crosses])
@@ -127,32 +145,32 @@ def _axis(label: str, points: Iterable[tuple[float, tuple[float, float] | None]]
 
 def _over_seeds(
     view: View, cells: Sequence[Cell], ask: Callable[[Cell], float | Missing], metric: str
-) -> Estimate | None:
-    """The mean over seeds with its interval; None where none has a number."""
+) -> Estimate | Missing:
+    """The mean over seeds with its interval, if it can be compared; Missing where none has a number."""
     answers = [(cell, ask(cell)) for cell in cells]
     found = [(cell, answer) for cell, answer in answers if not isinstance(answer, Missing)]
     if not found:
-        return None
-    return mean_interval([answer for _, answer in found], max(rounding(view, metric, [cell]) for cell, _ in found))
+        return Missing(", ".join(dict.fromkeys(answer.reason for _, answer in answers if isinstance(answer, Missing))))
+    rounded = max(rounding(view, metric, [cell]) for cell, _ in found)
+    return comparable(mean_interval([answer for _, answer in found], rounded), [cell for cell, _ in found], metric)
 
 
-def _mebibytes(cell: Cell) -> float | Missing:
+def _mebibytes(view: View, cell: Cell) -> float | Missing:
     """Of the steps, and what a CUDA graph keeps beside them."""
-    peak = cell.count("peak_memory_bytes")
-    return Missing("no peak_memory_bytes") if not peak else (peak + (cell.count("graph_memory_bytes") or 0)) / _MIB
+    peak = value(view, cell, "peak_memory_bytes")
+    if isinstance(peak, Missing):
+        return peak
+    return (peak + (cell.count("graph_memory_bytes") or 0)) / _MIB if peak else Missing("no peak_memory_bytes")
 
 
-def _notes(places: Sequence[_Reached], panels: Sequence[CrossPanel]) -> Iterator[str]:
+def _notes(places: Sequence[_Reached], panels: Sequence[CrossPanel], told: _Told) -> Iterator[str]:
     yield "Means over the seeds that reached it; a step's time is its epochs' median. Left and below is better."
     if any(panel.front for panel in panels):
         yield "Front: the methods that none is better than both ways, of those whose seeds all reached it."
-    drawn = {(panel.title, cross.method) for panel in panels for cross in panel.crosses}
-    never = [place for place in places if (f"batch size {place.batch_size}", place.method) not in drawn]
-    if never:
-        told = [f"{p.method} at N = {p.batch_size} ({len(p.there)} of {p.asked} seeds reached it)" for p in never]
-        yield f"Not shown: {some(told, 6)}."
-    if any(cross.open for panel in panels for cross in panel.crosses):
-        yield "Open: without an interval one way or both."
-    yield from dict.fromkeys(told for panel in panels for told in beyond(panel.crosses, panel.x, panel.y))
-    if not any(panel.x.label.startswith("peak") for panel in panels):
-        yield "Memory is not known of two methods: cells that take turns on a CPU share a process."
+    if never := [f"{p.name} ({len(p.there)} of {p.asked} seeds reached it)" for p in places if not p.there]:
+        yield f"Not shown: {some(never, 6)}."
+    for (head, reason), names in told.items():
+        whose = dict.fromkeys(names)
+        every = len(whose) == sum(bool(place.there) for place in places)
+        yield f"{head} ({reason}): {'all' if every else some(whose, 6)}."
+    yield from dict.fromkeys(note for panel in panels for note in beyond(panel.crosses, panel.x, panel.y))

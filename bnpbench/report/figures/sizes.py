@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from bnpbench.registry import baselines, subject
 from bnpbench.report.data import Group, View
 from bnpbench.report.figures.curves import INTERVAL, about, absent, explained, interval_curve
 from bnpbench.report.figures.model import Axis, Curve, Figure, Mark, Panel
-from bnpbench.report.query import more_seconds, step_seconds
+from bnpbench.report.query import comparable, more_seconds, step_seconds
 from bnpbench.report.tables.growth import Crossing, crossing, measured_crossing
+from bnpbench.statistics.intervals import Estimate
+from bnpbench.statistics.times import processes_interval
 from bnpbench.text import significant
 
 
@@ -17,14 +20,15 @@ def step_time(view: View, group: Group) -> Iterable[Figure]:
     """Milliseconds a step against the batch size; nothing of a single one, of which a table says it all."""
     curves = []
     for method in group.methods:
-        points = dict[int, list[list[float]]]()
+        points = dict[int, Estimate]()
         for batch_size in (size for size in sorted(group.batch_sizes) if size > 0):
-            cells = group.at(method, batch_size)
-            series = [step_seconds(view, cell).values() for cell in cells if cell.ok]
+            cells = [cell for cell in group.at(method, batch_size) if cell.ok]
+            series = [step_seconds(view, cell).values() for cell in cells]
             if any(series):
-                points[batch_size] = [[1e3 * seconds for seconds in epochs] for epochs in series if epochs]
+                milliseconds = [[1e3 * seconds for seconds in epochs] for epochs in series if epochs]
+                points[batch_size] = comparable(processes_interval(milliseconds, "times"), cells)
         if points:
-            curves.append(interval_curve(method, "milliseconds a step", points, "times"))
+            curves.append(interval_curve(method, "milliseconds a step", points))
     sizes = tuple(sorted({x for curve in curves for x in curve.x}))
     if len(sizes) < 2:
         return
@@ -48,7 +52,7 @@ def cost(view: View, group: Group) -> Iterable[Figure]:
     axis = Axis("batch size", log=True, whole=True, at=tuple(map(float, sizes)))
     flops = (*predicted, *counted)
     panels = [Panel("FLOPs a step", axis, Axis("FLOPs of the method", log=True), flops, marks=tuple(marks))]
-    notes = ["FLOPs: predicted by the paper's formula (dashed), counted on the plain algorithm (solid)."]
+    notes = ["FLOPs: predicted by a formula (dashed), counted on the plain algorithm (solid)."]
     measured, found = list[Mark](), None
     if extra:
         bn, bnp = pair
@@ -85,11 +89,13 @@ def _extra(view: View, group: Group, base: str, sizes: Sequence[int]) -> list[Cu
     for method in group.methods:
         points = {}
         for size in sizes:
-            more = more_seconds(view, group.at(method, size), group.at(base, size)) if method != base else []
+            both = group.at(method, size), group.at(base, size)
+            more = more_seconds(view, *both) if method != base else []
             if more:
-                points[size] = [[1e3 * seconds for seconds in cell] for cell in more]
+                milliseconds = [[1e3 * seconds for seconds in cell] for cell in more]
+                points[size] = comparable(processes_interval(milliseconds, "differences"), chain(*both))
         if points:
-            found.append(interval_curve(method, "ms a step more", points, "differences"))
+            found.append(interval_curve(method, "ms a step more", points))
     return found
 
 

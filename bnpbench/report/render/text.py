@@ -9,12 +9,10 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 
-from tabulate import tabulate
-
 from bnpbench.errors import BnpbenchError
 from bnpbench.report.document import Chapter, Entry, Section, Table
 from bnpbench.report.render.latex import to_latex
-from bnpbench.text import csv_cell, markdown, plain
+from bnpbench.text import csv_cell, markdown, pipe_table, plain
 
 RECORD = tuple(field.name for field in fields(Entry) if field.name != "shown")
 
@@ -82,7 +80,7 @@ def _markdown_section(section: Section) -> Iterable[str]:
             yield f"{'#' * (section.level + 1)} {markdown(table.title)}"
         yield from (markdown(reason) for reason in table.reasons)
         rows = [[markdown(cell) for cell in row] for row in table.texts]
-        yield tabulate(rows, [markdown(name) for name in table.columns], tablefmt="pipe", disable_numparse=True)
+        yield pipe_table([markdown(name) for name in table.columns], rows)
         yield from (markdown(note) for note in table.notes)
 
 

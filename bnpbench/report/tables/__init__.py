@@ -10,6 +10,7 @@ from bnpbench.report.document import Chapter, Section
 from bnpbench.report.tables.accuracy import accuracy, time_to_accuracy
 from bnpbench.report.tables.answer import cost_and_gain
 from bnpbench.report.tables.claims import claims, references
+from bnpbench.report.tables.compiling import compiling
 from bnpbench.report.tables.conditioning import conditioning
 from bnpbench.report.tables.costs import bounds, costs
 from bnpbench.report.tables.growth import growth
@@ -43,6 +44,7 @@ SECTIONS: tuple[Callable[[View], Section | None], ...] = (
     reach,
     costs,
     refreshes,
+    compiling,
     bounds,
     growth,
     references,
@@ -52,7 +54,7 @@ SECTIONS: tuple[Callable[[View], Section | None], ...] = (
     ran,
     settings,
 )  # each of one suite in one environment; None where it has nothing to say
-TIMED = (timing, time_to_accuracy, refreshes, bounds, growth)  # of these those that show seconds
+TIMED = (timing, time_to_accuracy, refreshes, compiling, bounds, growth)  # of these those that show seconds
 
 
 def chapters(results: Results) -> list[Chapter]:

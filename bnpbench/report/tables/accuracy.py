@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 
+from bnpbench.records.rows import spoken
 from bnpbench.report.data import Cell, Group, Series, View, measured, number
 from bnpbench.report.document import Entry, Place, Section, Table
 from bnpbench.report.query import Missing, best_epoch, value
@@ -30,13 +31,16 @@ def time_to_accuracy(view: View) -> Section | None:
 
 
 def _words(view: View) -> str:
-    return view.document.metric.replace("_", " ")
+    return spoken(view.document.metric)
 
 
 def _table(view: View, group: Group) -> Table:
     metric = view.document.metric
     series = {cell.key: _series(view, cell, metric) for cell in group.cells}
-    losses = {cell.key: _series(view, cell, _LOSS) for cell in group.cells}
+    beside = dict.fromkeys(
+        name for cell in group.cells if cell.ok for name in view.epochs.own(cell.key) if name != metric
+    )
+    ends = {name: "train loss" if name == _LOSS else spoken(name) for name in (_LOSS, *beside)}
     lasts = {max(epochs) for epochs in series.values() if epochs}
     last = f"last ({max(lasts)})" if len(lasts) == 1 else "last"
     moments = _moments(last, max(lasts, default=1), lambda series: _best(series, metric))
@@ -49,12 +53,21 @@ def _table(view: View, group: Group) -> Table:
         found = [
             _moment(place, metric, name, [pick(series[cell.key]) for cell in whole], others) for name, pick in moments
         ]
-        found.append(_moment(place, _LOSS, last, [_last(losses[cell.key]) for cell in whole], others))
+        found += (
+            _moment(place, name, last, [_last(_series(view, cell, name)) for cell in whole], others) for name in ends
+        )
         seeds = (str(len(whole)) if whole else "0") + (f" ({others})" if others else "")
         source = [sources[cells[0].key] or dash()] if shows_sources else []
         rows.append((method, str(batch_size), *found, seeds, *source))
-    names = (*(name for name, _ in moments), f"train loss, {last}")
-    columns = ("method", "N", *names, "seeds", *(["published"] if shows_sources else []))
+    names = (name for name, _ in moments)
+    columns = (
+        "method",
+        "N",
+        *names,
+        *(f"{word}, {last}" for word in ends.values()),
+        "seeds",
+        *(["published"] if shows_sources else []),
+    )
     note = (
         "Mean (range) over seeds, of the whole test set; the training loss is the last epoch's mean over its batches, "
         "before each update."

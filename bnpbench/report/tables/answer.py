@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from bnpbench.records.rows import metric as known
+from bnpbench.records.rows import spoken
 from bnpbench.registry import baselines
 from bnpbench.report.answer import Answer, Side, answers, baseline_of, first_of, gain_metric
 from bnpbench.report.data import View
 from bnpbench.report.document import Entry, Place, Section, Table
 from bnpbench.report.query import INCOMPARABLE, Missing, is_comparable
+from bnpbench.results import FINISHED
 from bnpbench.statistics.intervals import Estimate
 from bnpbench.text import dash, decimals, significant, some
 
@@ -42,7 +45,7 @@ def cost_and_gain(view: View) -> Section | None:
         return None
     if not found:
         nothing = f"nothing to set the method against: another in the suite would be, such as {_kinds()}"
-        return Section(TITLE, (nothing if bases == [None] else "no method but the baseline was run",))
+        return Section(TITLE, (nothing if bases == [None] else "no method but the baseline was run", *_ended(view)))
     base = bases[0] if len(bases) == 1 else "the baseline"
     metric = gain_metric(view)
     targets = {answer.target for answer in found} - {None}
@@ -55,7 +58,7 @@ def cost_and_gain(view: View) -> Section | None:
         "method": [answer.method for answer in found],
         f"time a step over {base}": [_ratio(answer, "time a step", answer.cost) for answer in found],
         "cost": [answer.cost.word for answer in found],
-        f"{metric.replace('_', ' ')} {'less' if metric.endswith('accuracy') else 'below'} {base}'s": [
+        f"{spoken(metric)} {'less' if known(metric).better == 'higher' else 'below'} {base}'s": [
             _difference(answer, metric) for answer in found
         ],
         "gain": [answer.gain.word for answer in found],
@@ -70,6 +73,15 @@ def cost_and_gain(view: View) -> Section | None:
     headings = tuple(name for name in columns if name not in unused)
     table = Table("", headings, rows, tuple(_notes(view, found, base)), None, tuple(_reasons(found)), tuple(spare))
     return Section(TITLE, tables=(table,))
+
+
+def _ended(view: View) -> Iterable[str]:
+    """What became of cells that are finished without a measurement, and why; each once for all seeds."""
+    cells = [cell for cell in view.cells if cell.status in FINISHED and not cell.ok]
+    return dict.fromkeys(
+        f"{cell.label} at N = {cell.batch_size}: {': '.join(filter(None, (cell.status, cell.text('message'))))}"
+        for cell in cells
+    )
 
 
 def _kinds() -> str:
@@ -97,7 +109,8 @@ def _ratio(answer: Answer, what: str, side: Side) -> Entry:
 
 
 def _difference(answer: Answer, metric: str) -> Entry:
-    quantity = f"{metric} over the baseline's" if metric.endswith("accuracy") else f"{metric} below the baseline's"
+    side = "over" if known(metric).better == "higher" else "below"
+    quantity = f"{metric} {side} the baseline's"
     if isinstance(answer.gain.estimate, Missing):
         return _missing(answer, quantity, answer.gain.estimate)
     return _shown(answer, quantity, answer.gain, answer.gain.estimate, 3, "+", even=0.0)

@@ -9,7 +9,7 @@ from bnpbench.records.documents import ReferenceRecord
 from bnpbench.records.rows import metric as known
 from bnpbench.report.data import Cell, View
 from bnpbench.report.document import Entry, Place, Section, Table
-from bnpbench.report.query import At, Missing, default_at, describe_at, times, value, whole
+from bnpbench.report.query import At, Missing, comparable, default_at, describe_at, times, value, whole
 from bnpbench.report.verdicts import Verdict, advice, view_verdicts
 from bnpbench.statistics.times import processes_interval
 from bnpbench.suite import told
@@ -108,7 +108,7 @@ def _reference_row(view: View, reference: ReferenceRecord) -> tuple[str | Entry,
     sizes = ", ".join(dict.fromkeys(str(cell.batch_size) for cell in cells))
     place = Place("published figures", "", methods)
     if values:
-        ours = _ours(place, what, values, are_times=known(metric).timed)
+        ours = _ours(place, what, values, metric, cells)
     else:
         ours = place.empty(what, ", ".join(dict.fromkeys(reasons)) or "no cell")
     published, source = told(reference.value), str(reference.source)
@@ -126,10 +126,10 @@ def _numbers(view: View, cell: Cell, metric: str, at: At, target: float | None) 
     return found if isinstance(found, Missing) else [found]
 
 
-def _ours(place: Place, what: str, values: Sequence[Sequence[float]], *, are_times: bool) -> Entry:
+def _ours(place: Place, what: str, values: Sequence[Sequence[float]], metric: str, cells: Sequence[Cell]) -> Entry:
     """Times by their median and interval over epochs, as of a claim; anything else by its mean over seeds."""
     every = [number for numbers in values for number in numbers]
-    if are_times:
-        return place.interval(what, processes_interval(values, "times"), every)
+    if known(metric).timed:
+        return place.interval(what, comparable(processes_interval(values, "times"), cells, metric), every)
     center = sum(every) / len(every)
     return place.over_seeds(what, center, every, decimals(center))

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from bnpbench.methods.base import MethodPlugin
+from bnpbench.methods.gradient import GradientPlugin
 from bnpbench.records.documents import Rate
 from bnpbench.records.rows import metrics
+from bnpbench.registry import built_in
 from bnpbench.report.data import Cell, Group, View, measured
 from bnpbench.report.document import Entry, Place, Section, Table
-from bnpbench.report.query import step_seconds
+from bnpbench.report.query import comparable, step_seconds
 from bnpbench.statistics.times import processes_interval
 from bnpbench.text import DASH, dash, significant
 
@@ -30,6 +33,7 @@ _BOUNDS = (
     "ratio",
     "bound by",
 )
+_LIMIT = "of the limit"
 _RATE_OF = {"fp16": "bf16"}  # matrix units are as fast in both
 _BOUNDS_TITLE = "What bounds a step"
 _NOTE = (
@@ -39,6 +43,10 @@ _NOTE = (
     "read once, the batch read once. Ratio: measured over roofline. Bound by: the longest of arithmetic, bytes and "
     "launches: operators of an eager step, kernels of a compiled one on a GPU, over the rate of operators that do next "
     "to nothing; kernels of a recorded one over their rate in a graph."
+)
+_LIMIT_NOTE = (
+    "Of the limit: the roofline by the fastest kernel of a float32 product that was found on this machine, as a share "
+    "of what was measured; the roofline beside it is by the library that eager steps call."
 )
 _GET = (
     "not known: the peak rates of this machine are not recorded; bnpbench env --measure measures them, and the next "
@@ -70,6 +78,9 @@ def _table(group: Group, names: Sequence[str], forms: bool) -> Table:
         "Counts, the same in every run. Predicted by the paper's formula; counted on the plain algorithm; executed by "
         "the cell's eager step. A multiply-add is 2."
     )
+    kinds = built_in().kinds(MethodPlugin)
+    if any(issubclass(kinds.get(cell.kind, MethodPlugin), GradientPlugin) for cell in group.cells):
+        note += " Of BNP's kin the formula is ours."
     if "flops_method_products" in names:
         note += (
             " Products of these: to train a scale and shift of the input takes the gradient of what the first layer "
@@ -97,12 +108,17 @@ def _fits(rate: Rate, cell: Cell) -> bool:
 
 @dataclass(frozen=True)
 class _Best:
-    """The best a second of one device with so many threads: bytes, operations in a cell's precision, operators."""
+    """The best a second of one device with so many threads: bytes, operations in a cell's precision, operators.
+
+    Attributes:
+        core: operations by the fastest kernel, where several were tried in the cell's precision.
+    """
 
     bandwidth: float
     product: float
     operators: float
     recorded: float | None = None
+    core: float | None = None
 
     def bounds(self, cell: Cell) -> dict[str, float]:
         """Seconds that each of the three takes at least, of a cell whose costs are known."""
@@ -141,11 +157,13 @@ def _best(known: Sequence[Rate], cell: Cell) -> _Best | None:
     precision = _RATE_OF.get(cell.text("precision"), cell.text("precision") or "float32")
     if not {"bandwidth", precision, "operators"} <= best.keys():
         return None
-    return _Best(best["bandwidth"], best[precision], best["operators"], best.get("recorded"))
+    core = best.get("core") if precision == "float32" else None
+    return _Best(best["bandwidth"], best[precision], best["operators"], best.get("recorded"), core)
 
 
 def _bounds_table(view: View, group: Group, known: Sequence[Rate]) -> Table:
     rows, entries = list[tuple[str | Entry, ...]](), list[Entry]()
+    limits = any(rate.quantity == "core" and _fits(rate, cell) for rate in known for cell in group.cells if cell.ok)
     for method, batch_size, cells in group.places():
         place = Place(_BOUNDS_TITLE.lower(), group.title, method, batch_size)
         whole = [cell for cell in measured(cells)[0] if _is_counted(cell)]
@@ -153,7 +171,7 @@ def _bounds_table(view: View, group: Group, known: Sequence[Rate]) -> Table:
         series = [[1e3 * s for s in step_seconds(view, cell).values()] for cell in whole]
         if rates is None or not any(series):
             continue
-        row = _bounds_row(place, whole[0], rates, series)
+        row = _bounds_row(place, whole, rates, series)
         operators, kernels = (_count(whole[0].count(name)) for name in ("operators_per_step", "kernels_per_step"))
         rows.append(
             (
@@ -167,27 +185,36 @@ def _bounds_table(view: View, group: Group, known: Sequence[Rate]) -> Table:
                 row["measured"],
                 row["ratio"],
                 row["bound by"],
+                *([row.get("limit", dash())] if limits else []),
             )
         )
         entries += row.values()
-    return Table(group.title, _BOUNDS, tuple(rows), (_NOTE, *_told(group, known)), tuple(entries))
+    columns, notes = (*_BOUNDS, *([_LIMIT] if limits else [])), (_NOTE, *([_LIMIT_NOTE] if limits else []))
+    return Table(group.title, columns, tuple(rows), (*notes, *_told(group, known)), tuple(entries))
 
 
-def _bounds_row(place: Place, cell: Cell, rates: _Best, series: Sequence[Sequence[float]]) -> Mapping[str, Entry]:
+def _bounds_row(
+    place: Place, cells: Sequence[Cell], rates: _Best, series: Sequence[Sequence[float]]
+) -> Mapping[str, Entry]:
     """The numbers of a row, in the order of records."""
+    cell = cells[0]
     least = rates.bounds(cell)
     roofline = 1e3 * max(least["arithmetic"], least["bytes"])
-    estimate = processes_interval([epochs for epochs in series if epochs], "times")
+    estimate = comparable(processes_interval([epochs for epochs in series if epochs], "times"), cells)
     ratio = estimate.value / roofline
     traffic = cell.count("bytes_per_step")
     verdict = max(least, key=lambda name: least[name])
-    return {
+    found = {
         "measured": place.interval("step_milliseconds", estimate, [ms for epochs in series for ms in epochs]),
         "bytes": place.entry("bytes_per_step", traffic, shown=_count(traffic)),
         "roofline": place.entry("roofline_milliseconds", roofline, shown=significant(roofline, 3)),
         "ratio": place.entry("ratio to the roofline", ratio, shown=significant(ratio, 3)),
         "bound by": place.entry("bound by", text=verdict, shown=verdict),
     }
+    if rates.core is not None:
+        share = 1e3 * max(_flops(cell) / rates.core, least["bytes"]) / estimate.value
+        found["limit"] = place.entry("share of the limit", share, shown=f"{100 * share:.0f} %")
+    return found
 
 
 def _told(group: Group, known: Sequence[Rate]) -> list[str]:
@@ -197,7 +224,8 @@ def _told(group: Group, known: Sequence[Rate]) -> list[str]:
         if any(_fits(rate, cell) for cell in group.cells if cell.ok):
             median, low, high = (f"{number:.3g}" for number in (rate.median, rate.low, rate.high))
             threads = f", threads {rate.threads}" if rate.device == "cpu" else ""
-            lines.append(f"{rate.quantity} {median} ({low} to {high}; {rate.device}{threads})")
+            kernel = f" by {rate.kernel}" if rate.kernel else ""
+            lines.append(f"{rate.quantity} {median}{kernel} ({low} to {high}; {rate.device}{threads})")
     return [f"Rates a second of this machine, median and range: {', '.join(lines)}."]
 
 

@@ -11,7 +11,7 @@ from statistics import median
 from bnpbench.registry import baselines, subject
 from bnpbench.report.data import Cell, Group, View
 from bnpbench.report.document import Entry, Place, Section, Table
-from bnpbench.report.query import more_seconds, step_seconds
+from bnpbench.report.query import comparable, more_seconds, step_seconds
 from bnpbench.statistics.intervals import Estimate, power_law
 from bnpbench.statistics.times import processes_interval
 from bnpbench.suite import told
@@ -138,7 +138,10 @@ def measured_crossing(view: View, group: Group, method: str, other: str, sizes: 
     found = {size: cells for size, cells in found.items() if cells}
     if len(found) < 2:
         return None
-    intervals = {size: processes_interval(cells, "differences") for size, cells in found.items()}
+    intervals = {
+        size: comparable(processes_interval(cells, "differences"), (*group.at(method, size), *group.at(other, size)))
+        for size, cells in found.items()
+    }
     low = max((size for size, e in intervals.items() if e.low is not None and e.low > 0), default=None)
     above = [size for size, e in intervals.items() if e.high is not None and e.high < 0 and size > (low or 0)]
     high = min(above, default=None)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from bnpbench.registry import baselines
 from bnpbench.report.data import Cell, Group, View, measured
 from bnpbench.report.document import Entry, Place, Section, Table
-from bnpbench.report.query import Missing, Pairs, paired_times, times
+from bnpbench.report.query import Missing, Pairs, comparable, is_comparable, paired_times, times
 from bnpbench.report.tables.claims import published
 from bnpbench.report.verdicts import noise
 from bnpbench.statistics.intervals import Estimate, outliers
@@ -32,7 +32,7 @@ def timing(view: View) -> Section:
 def _seconds(view: View, group: Group, alone: bool) -> Table:
     cells = {at: measured(group.at(at[1], at[0])) for at in _places(group, group.methods)}
     series = {at: [list(_times(view, cell).values()) for cell in whole] for at, (whole, _) in cells.items()}
-    estimates = _intervals(series, "times")
+    estimates = _intervals(series, "times", {at: whole for at, (whole, _) in cells.items()})
     entries = {}
     for at, (_, others) in cells.items():
         place = Place("seconds per epoch", group.title, at[1], at[0])
@@ -72,7 +72,8 @@ def _ratios(view: View, group: Group, base: str) -> Table:
     methods = [method for method in group.methods if method != base]
     found = {at: _paired_ratios(view, group, at, base) for at in _places(group, methods)}
     ratios = {at: cells for at, cells in found.items() if not isinstance(cells, Missing)}
-    estimates = _intervals(ratios, "ratios")
+    pairs = {at: (*group.at(at[1], at[0]), *group.at(base, at[0])) for at in ratios}
+    estimates = _intervals(ratios, "ratios", pairs)
     entries, quantity = {}, f"{_METRIC} ratio"
     for at, cells in found.items():
         place = Place(f"ratio to {base}", group.title, at[1], at[0])
@@ -85,7 +86,7 @@ def _ratios(view: View, group: Group, base: str) -> Table:
     if estimates:
         over = _over(estimates.values(), "pairs of epochs measured in turn")
         notes = [f"Median and 95 % interval over {over}."]
-        notes += noise(view, list(estimates.values()))
+        notes += noise(view, list(filter(is_comparable, estimates.values())))
     return _pivoted(f"Ratio to {base}", group, methods, entries, notes)
 
 
@@ -126,10 +127,12 @@ def _paired_ratios(view: View, group: Group, at: _At, base: str) -> list[list[fl
     return [[one / other for one, other in cell] for cell in pairs]
 
 
-def _intervals(samples: Mapping[_At, Sequence[Sequence[float]]], kind: Kind) -> dict[_At, Estimate]:
+def _intervals(
+    samples: Mapping[_At, Sequence[Sequence[float]]], kind: Kind, cells: Mapping[_At, Sequence[Cell]]
+) -> dict[_At, Estimate]:
     """Of every place whose cells have epochs."""
-    kept = {at: cells for at, sample in samples.items() if (cells := [epochs for epochs in sample if epochs])}
-    return {at: processes_interval(cells, kind) for at, cells in kept.items()}
+    kept = {at: of_cells for at, sample in samples.items() if (of_cells := [epochs for epochs in sample if epochs])}
+    return {at: comparable(processes_interval(of_cells, kind), cells[at]) for at, of_cells in kept.items()}
 
 
 def _over(estimates: Iterable[Estimate], what: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from bnpbench.report.data import Cell, views
 from bnpbench.report.figures.curves import absent, counted, explained, interval_curve, over_seeds, ranged, slug
+from bnpbench.statistics.times import processes_interval
 from tests.support.made_results import Made
 
 
@@ -31,7 +32,8 @@ def test_a_curve_stands_where_every_seed_has_a_number() -> None:
 
 
 def test_bars_are_intervals_and_points_without_one_have_none() -> None:
-    curve = interval_curve("bnp", "ms", {1: [[1.0, 1.1, 1.2, 1.3, 1.4, 1.5]], 2: [[1.0, 3.0]], 3: [[5.0]]}, "times")
+    cells = {1: [1.0, 1.1, 1.2, 1.3, 1.4, 1.5], 2: [1.0, 3.0], 3: [5.0]}
+    curve = interval_curve("bnp", "ms", {size: processes_interval([epochs], "times") for size, epochs in cells.items()})
     assert (curve.y[0], curve.y[2]) == (1.25, 5.0)
     assert curve.low[0] < curve.y[0] < curve.high[0]
     assert (curve.low[2], curve.high[2]) == (5.0, 5.0)

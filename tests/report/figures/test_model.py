@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
+from bnpbench.methods.base import MARKERS
 from bnpbench.report.data import views
 from bnpbench.report.figures import inks
+from bnpbench.results import Results
 from tests.support.made_results import Made, epochs
 
 
@@ -22,6 +24,36 @@ def test_one_colour_for_a_method_in_all_suites(make: Callable[..., Made]) -> Non
     assert found["bnp"] == inks(views(made[0].read()))["bnp"]
     pairs = [(ink.light, ink.marker) for ink in found.values()]
     assert len(pairs) == 5 == len(set(pairs))
+
+
+def test_no_two_methods_share_a_marker_while_there_are_others(make: Callable[..., Made]) -> None:
+    """In grey it is all that tells them apart: of labels of one kind, and of kinds that would have the same."""
+    made = make()
+    kinds = ("vanilla", "bn", "ln", "bnp", "bnp-full", "foof", "kfac", "eva", "mac", "dyt")
+    optimized = {"muon": "vanilla", "newton-muon": "foof", "bnp+muon": "bnp", "shampoo": "vanilla", "soap": "vanilla"}
+    labels = {**optimized, **{kind: kind for kind in kinds}}
+    for label, kind in labels.items():
+        made.cell(kind, 16, 1, epochs([1.0]), label=label, settings={"method": {"kind": kind, "as": label}})
+    found = inks(views(made.read()))
+    assert len({ink.marker for ink in found.values()}) == len(labels) == 15
+    assert {ink.marker for ink in found.values()} <= MARKERS
+    built_in = {kind: inks(views(single(make, kind)))[kind] for kind in ("vanilla", "bnp", "foof")}
+    assert {kind: found[kind] for kind in built_in} == built_in
+
+
+def single(make: Callable[..., Made], kind: str) -> Results:
+    made = make(f"only-{kind}")
+    made.cell(kind, 16, 1, epochs([1.0]))
+    return made.read()
+
+
+def test_of_many_labels_no_two_are_drawn_alike(make: Callable[..., Made]) -> None:
+    made = make()
+    for number in range(40):
+        settings = {"method": {"kind": "mine", "number": number}}
+        made.cell("mine", 16, 1, epochs([1.0]), label=f"mine {number}", settings=settings)
+    found = inks(views(made.read()))
+    assert len({(ink.light, ink.marker) for ink in found.values()}) == 40
 
 
 # Machado, Oliveira and Fernandes 2009, severity 1: linear RGB as people with each colour blindness see it.

@@ -96,7 +96,35 @@ def test_where_no_memory_is_known_it_says_so(make: Make) -> None:
     made = several(make(), peak_memory_bytes=0)
     (figure,) = pictures(made)
     assert len(panels(figure)) == 1
-    assert any(note.startswith("Memory is not known") for note in figure.notes)
+    assert "Not shown over peak memory, MiB (no peak_memory_bytes): all." in figure.notes
+
+
+def test_who_lacks_a_number_in_one_panel_is_named_there(make: Make) -> None:
+    made = several(make())
+    for seed in (1, 2, 3):
+        made.cell("ln", 16, seed, epochs([1.0] * 3, [0.1, 0.6, 0.6], steps=[10] * 3))
+    (figure,) = pictures(made)
+    steps, memory = panels(figure)
+    assert {cross.method for cross in steps.crosses} - {cross.method for cross in memory.crosses} == {"ln"}
+    (note,) = (note for note in figure.notes if note.startswith("Not shown over"))
+    assert note.startswith("Not shown over peak memory, MiB (no peak_memory_bytes")
+    assert note.endswith(": ln at N = 16.")
+
+
+def test_times_that_are_not_comparable_are_open_and_off_the_front(make: Make) -> None:
+    made = several(make())
+    for seed in (1, 2, 3):
+        rows = epochs([0.5] * 3, [0.1, 0.6, 0.6], steps=[10] * 3)
+        made.cell("ln", 16, seed, rows, peak_memory_bytes=MIB, jobs=2)
+    (figure,) = figures(views(made.read()), every=True)[1:2]
+    for panel in panels(figure):
+        (disturbed,) = (cross for cross in panel.crosses if cross.method == "ln")
+        assert disturbed.y_interval is None
+        assert disturbed.open
+        assert not any(cross.open for cross in panel.crosses if cross.method == "bnp")
+        assert (disturbed.x, disturbed.y) not in panel.front
+    reason = "not comparable: 2 blocks were measured at a time"
+    assert f"Open, without an interval ({reason}): ln at N = 16." in figure.notes
 
 
 def test_each_target_and_three_batch_sizes_have_a_figure(make: Make) -> None:

@@ -126,3 +126,16 @@ def test_an_interval_shows_the_digits_that_tell_it_from_no_difference(make: Make
     row = section(made).tables[0].texts[0]
     assert row[3] == "dearer"
     assert row[2] == "1.020 [1.003, 1.037]"
+
+
+def test_a_method_that_is_alone_and_has_no_meaning_there_says_why(make: Make) -> None:
+    made = make()
+    for seed in (1, 2):
+        made.cell("bn", 1, seed, status="not-applicable", message="a single row")
+    assert section(made).lines[1:] == ("bn at N = 1: not-applicable: a single row",)
+    measured(made, "bn", 1.0, 0.5)
+    made.document["baseline"] = "bn"
+    assert section(made).lines == (
+        "no method but the baseline was run",
+        "bn at N = 1: not-applicable: a single row",
+    )

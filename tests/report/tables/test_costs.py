@@ -71,6 +71,44 @@ def test_the_longest_of_three_bounds(
     assert "bandwidth 5e+08 (2.5e+08 to 1e+09; cpu, threads 1)" in found.tables[0].notes[1]
 
 
+def test_a_time_that_is_not_comparable_has_no_interval(make: Callable[..., Made]) -> None:
+    made = with_rates(make())
+    rows, costs = epochs([0.2, 0.21, 0.22] * 3, steps=[10] * 9), {"flops_model": 10**9, "bytes_per_step": 1000}
+    for size, jobs in ((16, 1), (32, 2)):
+        made.cell("bnp", size, 1, rows, **COUNTS, **costs, jobs=jobs)
+    found = section(made)
+    assert found is not None
+    times = [record for record in found.tables[0].records if record.quantity == "step_milliseconds"]
+    assert [(time.value, time.low is None) for time in times] == [
+        (pytest.approx(21.0), False),
+        (pytest.approx(21.0), True),
+    ]
+    assert "not comparable" in times[1].text
+
+
+def test_formulas_of_bnps_kin_are_said_to_be_ours(make: Callable[..., Made]) -> None:
+    for kind, ours in (("bnp", False), ("kfac", True)):
+        made = make(kind)
+        made.cell(kind, 16, 1, epochs([1.0]), flops_model=1, flops_method_predicted=2)
+        assert ("Of BNP's kin the formula is ours." in render(made.read())) == ours
+
+
+def test_the_share_of_the_limit_is_by_the_fastest_kernel(make: Callable[..., Made]) -> None:
+    made = with_rates(make(), core=2e12)
+    made.environment["rates"]["rates"][-1]["kernel"] = "oneDNN"
+    for method, counts in {"bn": (10**10, 1000), "bnp": (10**6, 5 * 10**6)}.items():
+        of = {"flops_model": counts[0], "bytes_per_step": counts[1]}
+        made.cell(method, 16, 1, epochs([0.2] * 6, steps=[10] * 6), **COUNTS, **of)
+    found = section(made)
+    assert found is not None
+    table = found.tables[0]
+    assert [row[-3:] for row in table.texts] == [("2.00", "arithmetic", "25 %"), ("4.00", "bytes", "25 %")]
+    shares = {entry.method: entry.value for entry in table.records if entry.quantity == "share of the limit"}
+    assert shares == pytest.approx({"bn": 0.25, "bnp": 0.25})
+    assert table.columns[-1] == "of the limit"
+    assert "core 1e+12 by oneDNN (5e+11 to 2e+12; cpu, threads 1)" in table.notes[-1]
+
+
 def test_rates_of_other_threads_or_precisions_are_none_of_its_own(make: Callable[..., Made]) -> None:
     for name, rates, columns in (("threads", {"threads": 2}, {}), ("precision", {}, {"precision": "bf16"})):
         made = with_rates(make(name), **rates)

@@ -1,0 +1,1 @@
+"""Metrics beside loss and accuracy, one file each; every class here that has a kind is one (``bnpbench.registry``)."""

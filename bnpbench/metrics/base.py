@@ -1,0 +1,87 @@
+"""What the test set is judged by beside loss and accuracy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from bnpbench.fields import Kinded
+from bnpbench.records.rows import own_metric
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class MetricPlugin(Kinded):
+    """A number of the test set, taken after every epoch, off the clock.
+
+    A subclass defines :meth:`of_each` where the number is a mean over labels, else :meth:`sums` and :meth:`value`.
+
+    Attributes:
+        better: whether a higher or a lower number is better.
+    """
+
+    better: ClassVar[Literal["higher", "lower"]] = "higher"
+
+    @property
+    def name(self) -> str:
+        """What tells it from the other metrics of a cell: letters, digits and ``+ - _``. By default its kind."""
+        return self.kind
+
+    @property
+    def column(self) -> str:
+        """How suites and reports call its numbers: ``score.NAME``, or ``error.NAME`` where lower is better."""
+        return own_metric(self.name, self.better)
+
+    def of_each(self, output: Tensor, labels: Tensor) -> Tensor:
+        """The number of each label, of which the metric is the mean.
+
+        Args:
+            output: (N, classes) of the network, or (N, classes, length) of tokens, in at least float32.
+            labels: (N,) or (N, length), whole numbers below ``classes``.
+
+        Returns:
+            The shape of ``labels``.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines neither of_each() nor sums()")
+
+    def sums(self, output: Tensor, labels: Tensor) -> Tensor:
+        """What is added up over the batches of the test set, in float64, on the device: do not read it back.
+
+        Args:
+            output, labels: of a batch, as of :meth:`of_each`; the last one may be smaller.
+
+        Returns:
+            Of the same shape for every batch, whatever its size. By default (2,): the sum of :meth:`of_each`, and the
+            number of labels.
+        """
+        import torch
+
+        found = self.of_each(output, labels)
+        if found.shape != labels.shape:
+            message = f"{type(self).__name__}.of_each gives {tuple(found.shape)}, not one value a label"
+            raise ValueError(f"{message}, {tuple(labels.shape)}")
+        total = found.sum(dtype=torch.float64)
+        return torch.stack((total, total.new_full((), labels.numel())))
+
+    def value(self, sums: Tensor) -> Tensor | float:
+        """The metric.
+
+        Args:
+            sums: of all batches together, float64, on the CPU.
+
+        Returns:
+            One number; NaN where there is none.
+        """
+        return sums[0] / sums[1]
+
+    def added(self, before: Tensor | None, output: Tensor, labels: Tensor) -> Tensor:
+        """:meth:`sums` of a further batch and of those before it; None before the first.
+
+        Raises:
+            ValueError: they are of another shape than before.
+        """
+        found = self.sums(output, labels).double()
+        if before is not None and found.shape != before.shape:
+            shapes = f"{tuple(found.shape)} after {tuple(before.shape)}"
+            raise ValueError(f"{type(self).__name__}.sums gives {shapes}: one shape is needed for batches of any size")
+        return found if before is None else before + found
