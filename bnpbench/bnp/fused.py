@@ -124,8 +124,7 @@ class Layout:
         columns = self._columns(variances, factors)
         count = sum(1 + own.bias for own in self.gradients)
         gradients, rest = list(islice(remaining, count)), list(remaining)
-        others = rest[: self.update.others] if self.update is not None else []
-        updates = self.update.of(rest[len(others) :]) if self.update is not None else {}
+        updates = self.update.of(rest) if self.update is not None else {}
         # Matrices, for their loops are long; but a kernel of its own would write them to other memory, and copy.
         flat = torch.compiler.is_compiling() or self.device.type == "cpu"
         numbers = iter(range(count))
@@ -152,8 +151,6 @@ class Layout:
             if bias_at is not None and bias is not None and new_bias is not None:
                 update = updates.get(bias_at)
                 bias.copy_(new_bias) if update is None else update(new_bias, _everywhere)
-        for at, other in enumerate(others, start=count):
-            updates[at](other, _everywhere)
 
     def _folded(self, values: Tensor, tensors: Iterator[Tensor]) -> Tensor:
         """Step 2; the values that the step goes by."""
@@ -292,7 +289,7 @@ class Fused:
         layers: that the last step preconditioned so; before the first, those that are to be.
         reason: why not all were, although they were to be.
         optimizer: whose step is to be taken with those of BNP.
-        updated: whether it was.
+        updated: whether it was, and nothing is left to the optimizer.
         joining: whether it is to be from the next step on.
     """
 
@@ -368,7 +365,7 @@ class Fused:
         ready.call(section.values, factors, *ready.tensors(batch))
         if ready.joined is not None:
             ready.joined.use_up()
-            self.updated = True
+            self.updated = ready.joined.whole
         return ready.layers
 
     def _prepared(
@@ -392,6 +389,8 @@ class Fused:
         # Of a layer without rows the batch holds the running values themselves, which are overwritten.
         apart = whole and bool(batch.calls) and None not in batch.calls
         apart &= all(call is not None and call.tensors[0].dtype == section.values.dtype for call in batch.calls)
+        if section.device.type == "cuda":  # putting together what is known is a kernel, and the compiler makes several
+            apart &= all(call is not None and call.inputs is not None for call in batch.calls)
         joined = Joined(optimizer, _gradients(fitting)) if optimizer is not None and whole else None
         begins = accumulate(section.sizes, initial=0)
         rows = (

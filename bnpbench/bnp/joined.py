@@ -97,14 +97,12 @@ class Update:
     """What is constant of an optimizer's step.
 
     Attributes:
-        rules: of the parameters with gradients.
+        rules: of the parameters that are updated.
         rates: how many learning rates there are.
-        others: how many of the gradients are not of layers that are preconditioned.
     """
 
     rules: tuple[Rule, ...]
     rates: int
-    others: int
 
     def of(self, tensors: Sequence[Tensor]) -> dict[int, Callable[[Tensor, Spread], None]]:
         """What updates a parameter by its gradient, which is given, by the number of that.
@@ -121,41 +119,41 @@ class Update:
 
 
 class Joined:
-    """The step of an optimizer as arguments of the function that takes it.
+    """The step of an optimizer for the layers that are preconditioned, as arguments of the function that takes it.
+
+    That of all other parameters is left to the optimizer, which on a GPU is one kernel for all of them.
 
     Args:
         optimizer: whose step it is, at learning rates that are tensors.
-        gradients: of the layers that are preconditioned, as tensors and not as copies.
+        gradients: of those layers, as tensors and not as copies.
 
     Attributes:
         update: what is constant of it.
+        whole: whether nothing is left to the optimizer.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, gradients: Sequence[Tensor]) -> None:
-        self._optimizer = optimizer
+        self._optimizer, self.whole = optimizer, True
         places = {id(gradient): place for place, gradient in enumerate(gradients)}
         rules = list[Rule]()
-        self._others = list[Tensor]()
         self._parameters = list[Tensor]()
         for number, group in enumerate(optimizer.param_groups):
             for parameter in group["params"]:
                 if parameter.grad is None:
                     continue
                 if id(parameter.grad) not in places:
-                    places[id(parameter.grad)] = len(places)
-                    self._others.append(parameter)
+                    self.whole = False
+                    continue
                 names = tuple(name for name, value in optimizer.state.get(parameter, {}).items() if value is not None)
                 options = zip(_OPTIONS[type(optimizer)], _options(optimizer, group), strict=True)
                 rules.append(Rule(places[id(parameter.grad)], number, tuple(options), names))
                 self._parameters.append(parameter)
 
-        self.update = Update(tuple(rules), len(optimizer.param_groups), len(self._others))
+        self.update = Update(tuple(rules), len(optimizer.param_groups))
 
     def tensors(self) -> list[Tensor]:
-        """The other gradients, learning rates, parameters, and what is kept of each of these."""
-        found = [parameter.grad for parameter in self._others if parameter.grad is not None]
-        found += [group["lr"] for group in self._optimizer.param_groups]
-        found += self._parameters
+        """Learning rates, parameters, and what is kept of each of these."""
+        found = [group["lr"] for group in self._optimizer.param_groups] + self._parameters
         for parameter, rule in zip(self._parameters, self.update.rules, strict=True):
             if rule.names:
                 state = self._optimizer.state[parameter]
@@ -163,14 +161,20 @@ class Joined:
         return found
 
     def use_up(self) -> None:
-        """The gradients were taken."""
+        """The gradients were taken: the optimizer leaves parameters without one as they are."""
         for parameter in self._parameters:
             parameter.grad = None
 
 
 def joins(optimizer: torch.optim.Optimizer, device: torch.device) -> bool:
-    """Whether an optimizer's step can be taken: torch's own, that nothing watches, at rates that are tensors."""
+    """Whether an optimizer's step can be taken: torch's own, that nothing watches, at rates that are tensors.
+
+    On a GPU it is only SGD's: Adam counts the steps of each parameter in a tensor of its own, and the compiler would
+    make a kernel of each count, where the optimizer has one for all parameters.
+    """
     if type(optimizer) not in _OPTIONS or "step" in vars(optimizer):
+        return False
+    if device.type == "cuda" and type(optimizer) is not torch.optim.SGD:
         return False
     if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
         return False

@@ -183,17 +183,18 @@ class BNP(Tracker[MomentsPool]):
         return "\n".join(lines)
 
     def precondition_with(self, optimizer: torch.optim.Optimizer) -> bool:
-        """:meth:`precondition`, and ``optimizer.step()`` in the same function, where that is possible.
+        """:meth:`precondition`, and the update of the layers in the same function, where that is possible.
 
-        It is in the fused form, on one device, with torch's SGD, Adam or AdamW at learning rates that are tensors, from
-        the second call on: the optimizer's own first step makes what it keeps. The gradients are used up, ``.grad`` is
-        None afterwards. Between the forward pass and this call nothing may overwrite the inputs of dense layers.
+        It is in the fused form, on one device, with torch's SGD - on a CPU with Adam or AdamW, too - at learning rates
+        that are tensors, from the second call on: the optimizer's own first step makes what it keeps. The layers'
+        gradients are then used up: ``.grad`` is None afterwards, so that ``optimizer.step()`` passes over them. Between
+        the forward pass and this call nothing may overwrite the inputs of dense layers.
 
         Args:
             optimizer: of the model's parameters.
 
         Returns:
-            Whether the optimizer's step was taken; else only that of BNP was.
+            Whether nothing is left to do for ``optimizer.step()``, which else is to be called.
 
         Raises:
             StatisticsError: as of :meth:`precondition`.

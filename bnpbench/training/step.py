@@ -56,7 +56,7 @@ class Step:
 
     Attributes:
         joins: whether the method may take the optimizer's step with its own.
-        updated: whether it did in the last step.
+        updated: whether it did in the last step, for all parameters.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class Step:
             self.bnp.precondition()
 
     def update(self, index: Tensor, output: Tensor, loss: Tensor) -> None:
-        """The optimizer's step on the clipped gradients, unless it was taken, and what is kept of this one."""
+        """The optimizer's step on the clipped gradients that are left, and what is kept of this one."""
         if self.clip is not None:
             self.clip()
         if self.scaler is None:

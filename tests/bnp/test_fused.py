@@ -318,9 +318,16 @@ class Pair:
         """Whether the update was joined."""
         for model in self.models:
             backward(model, inputs)
-        joined = self.bnps[0].precondition_with(self.optimizers[0])
-        if not joined:
-            self.optimizers[0].step()
+        return self.update()
+
+    def update(self) -> bool:
+        """Whether it was joined."""
+        model, optimizer = self.models[0], self.optimizers[0]
+        done = self.bnps[0].precondition_with(optimizer)
+        joined = model[0].weight.grad is None
+        assert done is all(parameter.grad is None for parameter in model.parameters())
+        if not done:
+            optimizer.step()
         self.bnps[1].precondition()
         self.optimizers[1].step()
         return joined
@@ -388,14 +395,20 @@ def test_scales_on_the_device_and_an_update(uncompiled: list[tuple[Layout, Place
             model.zero_grad()
             for part in (0, 1):
                 model(rows(3 + part, 2 * seed + part)).square().mean().backward()
-        joined = pair.bnps[0].precondition_with(pair.optimizers[0])
-        assert joined is (seed > 0)
-        if not joined:
-            pair.optimizers[0].step()
-        pair.bnps[1].precondition()
-        pair.optimizers[1].step()
+        assert pair.update() is (seed > 0)
         pair.agree(1e-9)
     assert len(uncompiled) == 1
+
+
+def test_nothing_is_left_to_an_optimizer_where_every_parameter_is_preconditioned(
+    uncompiled: list[tuple[Layout, Places]],
+) -> None:
+    """Its own step, called all the same, changes nothing."""
+    pair = Pair(dense(), torch.optim.AdamW, {"weight_decay": 0.1})
+    for seed in range(3):
+        assert pair.step(torch.randn(6, 7, dtype=torch.float64)) is (seed > 0)
+    pair.optimizers[0].step()
+    pair.agree(1e-9)
 
 
 def own_step(optimizer: Any) -> None:
