@@ -12,10 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch._dynamo.utils import counters
 from torch._inductor.utils import fresh_cache
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from bnpbench.bnp import BNP, fused
 from bnpbench.bnp.fused import Fused, Layout, Place, pays
+from bnpbench.bnp.joined import joins
 from bnpbench.bnp.lean import Linear
 from bnpbench.methods.preconditioning import Preconditioning, Training
 from tests.support.engines import SGD, disagreement
@@ -447,6 +449,18 @@ def test_other_optimizers_do_not_join(uncompiled: list[tuple[Layout, Places]]) -
         assert not any(pair.step(rows(4, seed)) for seed in range(2))
         pair.agree(1e-9)
     assert all(layout.update is None for layout, _ in uncompiled)
+
+
+def test_on_a_gpu_only_an_update_without_counts_of_steps_joins() -> None:
+    """Each count would be a kernel."""
+    with FakeTensorMode():
+        rate = torch.empty((), device="cuda")
+        found = [
+            kind([torch.empty(2, device="cuda")]) for kind in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
+        ]
+        for optimizer in found:
+            optimizer.param_groups[0]["lr"] = rate
+        assert [joins(optimizer, rate.device) for optimizer in found] == [True, False, False]
 
 
 def test_an_update_does_not_join_where_a_layer_is_plain(uncompiled: list[tuple[Layout, Places]]) -> None:
