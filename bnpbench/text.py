@@ -99,7 +99,7 @@ def markdown(text: str) -> str:
 
 
 def pipe_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of markdown, as ``tabulate`` writes it in ten times as long: a report may have hundreds.
+    """A table of markdown, the same as of ``tabulate``, which takes ten times as long: a report may have hundreds.
 
     Args:
         columns: headings; each column is two wider than its own at least.

@@ -1,7 +1,8 @@
 """A traced graph, compiled by inductor, or found in the folder where it keeps what it has compiled.
 
-What is kept there has as its name a hash of the graph, of its inputs' shapes and of torch. What else the code for a
-processor depends on is added to it here: the folder may be one of several machines.
+What is kept there has as its name a hash of the graph, of its inputs' shapes and of torch. The processor's vector
+units and the number of threads, which the code depends on too, are added to it here: several machines may share the
+folder.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def compile_graph(graph: GraphModule, inputs: Sequence[Tensor], options: Mapping
     from torch._inductor import compile as compile_fx  # what these import takes seconds
     from torch._inductor.cpu_vec_isa import pick_vec_isa
 
-    graph.graph.output_node().args = ((),)  # what is not a tuple is put together again after each call
+    graph.graph.output_node().args = ((),)  # any other result would be rebuilt after every call
     graph.recompile()
     tag = config.cache_key_tag
     if any(tensor.device.type == "cpu" for tensor in inputs):

@@ -21,13 +21,13 @@ PRODUCTS = (1e9, "GFLOP/s")
 def env(
     measure: Annotated[
         bool,
-        typer.Option("--measure", help="Measure its peak rates, which takes some seconds; later runs record them."),
+        typer.Option("--measure", help="Measure its peak rates, which may take half a minute; later runs record them."),
     ] = False,
 ) -> int:
     """Print what would be recorded about this machine.
 
     Its peak rates are among that once they were measured."""
-    with waiting("env", "measures the peak rates of this machine, some seconds", quiet=not measure):
+    with waiting("env", "measures the peak rates of this machine, half a minute", quiet=not measure):
         from bnpbench.measure import known, rates
         from bnpbench.measure.environment import describe
 

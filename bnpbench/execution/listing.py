@@ -140,7 +140,8 @@ def build(selection: Selection, data_dir: Path | None, shown: Display | None = N
     stage = stages(shown or Display(), suite.name)
     stage(Phase("imports"))
     start_forkserver()
-    costs = ask(Preflight(cells, data_dir, offline=True, fetch=False), suite.plugins, told=stage)
+    request = Preflight(cells, data_dir, offline=True, fetch=False, whole=selection.whole.cells)
+    costs = ask(request, suite.plugins, told=stage)
     unfit = [(cell, reason) for cell in cells if (reason := costs[cell.key].not_applicable)]
     faulty = [(cell, reason) for cell in cells if (reason := costs[cell.key].uncounted)]
     lines = [f"built: {len(cells) - len(faulty)} of {number_of(len(cells), 'cell')}"]

@@ -81,6 +81,7 @@ class Preflight(Request[dict[str, Costs]]):
         data_dir: folder of the data sets.
         offline: download nothing.
         fetch: whether the data have to be there; download those that are missing.
+        whole: all cells of the suite, of whose networks each pattern of ``layers`` has to fit one.
     """
 
     answered_by = "bnpbench.execution.preflight:preflight"
@@ -89,6 +90,7 @@ class Preflight(Request[dict[str, Costs]]):
     data_dir: Path | None
     offline: bool
     fetch: bool = True
+    whole: tuple[Cell, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,7 @@ def _measure(
     costs: dict[str, Costs] = {}
     if todo or not stores.renew():
         executor.begin()
-        costs = _checked(suite, options, progress, executor, todo) if todo else {}
+        costs = _checked(suite, options, progress, executor, todo, whole) if todo else {}
         stores.create()
     stores.first.write_suite(document)
     origin = provenance(suite.path.parent) if todo else {}
@@ -142,7 +142,12 @@ def _measure(
 
 
 def _checked(
-    suite: Suite, options: Options, progress: Progress, executor: Executor, cells: Sequence[Cell]
+    suite: Suite,
+    options: Options,
+    progress: Progress,
+    executor: Executor,
+    cells: Sequence[Cell],
+    whole: Sequence[Cell],
 ) -> dict[str, Costs]:
     """The costs of cells that are to run, by their key, after a look at all that could go wrong with them."""
     for environment in executor.environments:
@@ -151,7 +156,8 @@ def _checked(
     _check_devices(executor, options, cells)
     for doubt in suite.warnings(cells):
         progress.note(doubt)
-    return executor.preflight(Preflight(tuple(cells), options.data_dir, options.offline), progress.stage)
+    request = Preflight(tuple(cells), options.data_dir, options.offline, whole=tuple(whole))
+    return executor.preflight(request, progress.stage)
 
 
 def _check_devices(executor: Executor, options: Options, cells: Sequence[Cell]) -> None:

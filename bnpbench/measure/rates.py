@@ -119,10 +119,8 @@ def _by_inductor(x: Tensor, y: Tensor) -> Callable[[], Tensor]:
     """x y by the template in C++ of torch's compiler, which takes a y that never changes; compiles for seconds."""
     product = torch.nn.Linear(y.shape[0], y.shape[1], bias=False).eval()
     product.weight.data.copy_(y.t())
-    with (
-        torch.no_grad(),
-        torch._inductor.config.patch(freezing=True, max_autotune=True, max_autotune_gemm_backends="CPP"),
-    ):
+    options = {"freezing": True, "max_autotune": True, "max_autotune_gemm_backends": "CPP", "compile_threads": 1}
+    with torch.no_grad(), torch._inductor.utils.fresh_cache(), torch._inductor.config.patch(options):
         compiled = torch.compile(product, dynamic=False)
         compiled(x)
     return torch.no_grad()(lambda: compiled(x))

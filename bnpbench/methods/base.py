@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-MARKERS = frozenset("osD^vPXph<>*dH.8")
-"""Those of matplotlib's markers that every figure can draw."""
+MARKERS = tuple("<>*d8HosvX^PpDh.")
+"""Those of matplotlib's markers that every figure can draw, the first to be taken first."""
 
 
 @dataclass(frozen=True)

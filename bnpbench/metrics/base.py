@@ -22,6 +22,14 @@ class MetricPlugin(Kinded):
 
     better: ClassVar[Literal["higher", "lower"]] = "higher"
 
+    @classmethod
+    def fault(cls) -> str | None:
+        """What the class lacks to be a metric."""
+        if cls.better not in ("higher", "lower"):
+            return f'has better = {cls.better!r}; it is "higher" or "lower"'
+        given = cls.of_each is not MetricPlugin.of_each or cls.sums is not MetricPlugin.sums
+        return None if given else "defines neither of_each() nor sums()"
+
     @property
     def name(self) -> str:
         """What tells it from the other metrics of a cell: letters, digits and ``+ - _``. By default its kind."""

@@ -44,16 +44,14 @@ class LibraryOptimizer(OptimizerPlugin):
         made: torch.optim.Optimizer = getattr(pytorch_optimizer, self.library_name)(
             list(parameters), lr=self.lr, weight_decay=weight_decay, **self.options()
         )
-        take, lost = made.step, False
+        take = made.step
 
         def step(closure: None = None) -> None:
-            """As it is; once a matrix cannot be decomposed weights are no numbers, so that the loss shows it."""
-            nonlocal lost
+            """As it is; where a matrix cannot be decomposed, weights are no numbers after it: the loss shows it."""
             try:
-                if not lost:
-                    take(closure)
+                take(closure)
             except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
-                lost = True
+                made.state.clear()  # which may be half made
                 with torch.no_grad():
                     for group in made.param_groups:
                         torch._foreach_mul_(group["params"], float("nan"))

@@ -24,6 +24,7 @@ from types import ModuleType
 
 from bnpbench.errors import BnpbenchError, SuiteError
 from bnpbench.methods.base import MethodPlugin
+from bnpbench.metrics.base import MetricPlugin
 from bnpbench.networks.base import NetworkPlugin
 from bnpbench.networks.imported import admit
 from bnpbench.networks.library import LibraryNetwork
@@ -265,6 +266,8 @@ def load_plugins(files: Sequence[PluginFile]) -> Registry:
                     f"{file.path}: {cls.__name__} defines no layer(), preconditioner(), decays() or finish(): "
                     "it would be a network without a method under another name"
                 )
+            if issubclass(cls, MetricPlugin) and (fault := cls.fault()):
+                raise SuiteError(f"{file.path}: {cls.__name__} {fault}")
         try:
             registry = registry.plus(classes)
         except SuiteError as error:

@@ -10,7 +10,6 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -73,20 +72,16 @@ def eager(step: Step, sample: tuple[Tensor, ...]) -> Preparation:
     return Preparation(step, "eager")
 
 
-def compiled(step: Step, sample: tuple[Tensor, ...], options: Mapping[str, Any] = MappingProxyType({})) -> Preparation:
+def compiled(step: Step, sample: tuple[Tensor, ...]) -> Preparation:
     """The whole step - gather, forward, loss, gradients, preconditioning, update - as one graph by inductor.
 
     ``make_fx`` traces it once, with the optimizer told that it is being compiled, so that a tensor learning rate is
     never read back. Hooks, statistics and bookkeeping on the host happen while tracing and cost nothing after. The
     graph needs no second tracing, by dynamo, and no step a guard: every call is like the sample.
 
-    Args:
-        step: what is compiled.
-        sample: its arguments, any of them.
-        options: of inductor, beside those that all steps are compiled with.
-
     Raises:
         NotApplicable: the step scales its loss.
+        Exception: of any kind: the compiler raises what it stumbled on.
     """
     if step.scaler is not None:
         raise NotApplicable('precision = "fp16" is not compiled: an overflowed step is left out by a fused optimizer')
@@ -104,7 +99,6 @@ def compiled(step: Step, sample: tuple[Tensor, ...], options: Mapping[str, Any] 
         {
             "cpp_wrapper": step.labels.device.type == "cpu",
             "reorder_for_locality": False,  # it moves sums over rows before the product they are gathered for
-            **options,
         },
     )
 
@@ -140,7 +134,7 @@ def _lifted(traced: GraphModule) -> tuple[GraphModule, list[Tensor]]:
         if "profiler" in str(node.target):
             nodes.erase_node(node)
         elif node.op == "placeholder":
-            node.meta.clear()  # where some are described, inductor takes all as they are described
+            node.meta.clear()  # inductor would read shapes off it, and expects them of every node then
     nodes.set_codegen(CodeGen())
     return GraphModule({}, nodes), list(held.values())
 

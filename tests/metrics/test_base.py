@@ -223,6 +223,22 @@ def test_a_wrong_one_is_refused_where_it_stands(old: str, new: str, place: str, 
     assert words in f"{error.value} {error.value.closest}"
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('"lower"', '"low"', r"Entropy has better = 'low'; it is \"higher\" or \"lower\""),
+        ("def of_each", "def each", r"Entropy defines neither of_each\(\) nor sums\(\)"),
+    ],
+)
+def test_a_class_that_is_no_metric_is_refused_before_anything_runs(
+    old: str, new: str, words: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path)
+    (tmp_path / "entropy.py").write_text(PLUGIN.replace(old, new))
+    with pytest.raises(SuiteError, match=rf"entropy\.py: {words}"):
+        load_suite(path, allow_plugins=True)
+
+
 def test_overrides_and_filters_may_name_them(tmp_path: Path) -> None:
     text = SUITE.partition("[report]")[0] + '[[override]]\nwhen = { metrics = ["entropy", "top-k"], method = "bnp" }\n'
     suite = load_suite(written(tmp_path, text + "set = { metrics = [] }\n"), allow_plugins=True)

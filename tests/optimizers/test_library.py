@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,23 @@ def test_roots_of_one_step_alone_may_diverge(tmp_path: Path) -> None:
     text = SUITE.replace('"soap", OPTION', '"shampoo", lr = 1e6, every = 5').replace("epochs = 1", "epochs = 3")
     (tmp_path / "a.toml").write_text(text)
     assert run_here(load_suite(tmp_path / "a.toml"), tmp_path / "out").cells.status.to_list() == ["diverged"]
+
+
+@pytest.mark.regression
+@NEEDS_OPTIMIZERS
+def test_a_step_that_failed_is_none_of_the_next_ones() -> None:
+    """After a warm-up that diverged, weights and state are put back; no step moved them any more."""
+    layer = nn.Linear(3, 2)
+    optimizer = made("optimizer", "shampoo").build(layer, weight_decay=0.0)
+    before = [copy.deepcopy(one.state_dict()) for one in (layer, optimizer)]
+    for number, moved in ((float("nan"), False), (1.0, True)):
+        layer.load_state_dict(before[0])
+        optimizer.load_state_dict(copy.deepcopy(before[1]))
+        for parameter in layer.parameters():
+            parameter.grad = torch.full_like(parameter, number)
+        optimizer.step()
+        assert layer.weight.isfinite().all() == moved
+    assert not layer.weight.equal(before[0]["weight"])
 
 
 @pytest.mark.parametrize(

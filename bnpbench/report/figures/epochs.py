@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from bnpbench.records.rows import spoken
+from bnpbench.records.rows import is_own, spoken
 from bnpbench.report.data import Cell, Group, Scalar, Series, View
 from bnpbench.report.figures.curves import about, absent, counted, over_seeds, ranged
 from bnpbench.report.figures.model import Axis, Curve, Figure, Panel
@@ -73,7 +73,7 @@ def training(view: View, group: Group) -> Iterable[Figure]:
 def _curves(view: View, group: Group, batch_size: int, column: str, quantity: str) -> tuple[Curve, ...]:
     def series(cell: Cell) -> Series:
         found = view.series(cell, column)
-        return _drawn(found) if column.endswith("loss") else found
+        return found if is_own(column) else _drawn(found)
 
     found = [over_seeds(method, quantity, group.at(method, batch_size), series) for method in group.methods]
     return tuple(curve for curve in found if curve is not None)

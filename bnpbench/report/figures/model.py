@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from bnpbench.methods.base import Ink, MethodPlugin
+from bnpbench.methods.base import MARKERS, Ink, MethodPlugin
 from bnpbench.registry import built_in
 from bnpbench.report.data import View
 from bnpbench.report.verdicts import Outcome
@@ -225,7 +225,6 @@ _SPARE = [  # colours of Paul Tol's "muted" scheme
     ("#661100", "#c8705a"),
     ("#6699cc", "#9cc3ea"),
 ]
-_MARKERS = "<>*d8HosvX^PpDh."  # those of ``methods.base.MARKERS``, the first to be taken first
 
 
 def inks(views: Iterable[View]) -> Mapping[str, Ink]:
@@ -250,10 +249,10 @@ def inks(views: Iterable[View]) -> Mapping[str, Ink]:
     for label in dict.fromkeys([*own.values(), *kinds]):
         if own.get(kinds[label]) == label:
             ink = of_kind[kinds[label]]
-            marker = ink.marker if not markers[ink.marker] else min(_MARKERS, key=lambda each: markers[each])
+            marker = ink.marker if not markers[ink.marker] else min(MARKERS, key=lambda each: markers[each])
             ink = replace(ink, marker=marker)
         else:
-            marker = min(_MARKERS, key=lambda each: markers[each])
+            marker = min(MARKERS, key=lambda each: markers[each])
             light, dark = min(_SPARE, key=lambda each: colours[each])
             colours[light, dark] += 1
             ink = Ink(light, dark, marker)

@@ -42,7 +42,7 @@ class _Reached:
 
 
 _Ask = Callable[[_Reached], Estimate | Missing]
-_Told = dict[tuple[str, str], list[str]]  # what is not as the others, and why: who
+_Told = dict[tuple[str, str], list[str]]  # methods that a panel leaves out or marks, by what is done and the reason
 
 
 def pareto(view: View, group: Group) -> Iterable[Figure]:
