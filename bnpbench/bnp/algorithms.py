@@ -19,7 +19,7 @@ Source: Lange, Helfrich, Ye, "Batch Normalization Preconditioning for Neural Net
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -300,7 +300,7 @@ def _over_taps(vector: Tensor, groups: int, taps: int, channels_last: bool) -> T
 def _statistics_of_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of the columns of (R, n)."""
     if torch.compiler.is_compiling() and rows.is_cpu:
-        return _shifted_sums(rows)
+        return statistics_by_sums(rows)
     return _in_passes(rows)
 
 
@@ -340,18 +340,20 @@ def _one_pass(activations: Tensor) -> tuple[Tensor, Tensor]:
     return mean, variance
 
 
-def _shifted_sums(rows: Tensor) -> tuple[Tensor, Tensor]:
+def statistics_by_sums(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of the columns, from sums over their distances from the first row, so that little cancels."""
-    distance = rows - rows[0]
-    mean, square = _sum_of_rows(distance) / len(rows), _sum_of_rows(distance.square()) / len(rows)
-    return rows[0] + mean, (square - mean.square()).clamp(min=0)
+    # Each sum is over distances of its own: what is read twice some functions would keep (see ``fused.compiled``).
+    first = rows[0]
+    mean = _sum_of_rows(rows, lambda some: some - first) / len(rows)
+    square = _sum_of_rows(rows, lambda some: (first - some).square()) / len(rows)
+    return first + mean, (square - mean.square()).clamp(min=0)
 
 
-def _sum_of_rows(rows: Tensor) -> Tensor:
-    """The sum over rows, in blocks."""
+def _sum_of_rows(rows: Tensor, of: Callable[[Tensor], Tensor]) -> Tensor:
+    """The sum over rows of what is made of them, in blocks."""
     whole = len(rows) // _ROWS_PER_BLOCK * _ROWS_PER_BLOCK
-    blocks = torch.unflatten(rows[:whole], 0, (whole // _ROWS_PER_BLOCK, _ROWS_PER_BLOCK))
-    return blocks.sum(1).sum(0) + rows[whole:].sum(0)
+    blocks = torch.unflatten(of(rows[:whole]), 0, (whole // _ROWS_PER_BLOCK, _ROWS_PER_BLOCK))
+    return blocks.sum(1).sum(0) + of(rows[whole:]).sum(0)
 
 
 def _larger(first: float | Tensor, second: float | Tensor) -> float | Tensor:

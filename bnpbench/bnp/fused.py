@@ -1,32 +1,46 @@
-"""The fused form of BNP: steps 3 to 5 of all layers by one function that a compiler made.
+"""The fused form of BNP: steps 2 to 5 of all layers by one function that a compiler made, and the update with them.
 
 Run operator by operator, steps 4 and 5 go over each gradient three times, and on a GPU every operator is a kernel to
 launch. Compiled, a layer is one loop over the rows of its gradient, and on a GPU one kernel, which finds the damping
 anew for each row, so that it needs none of its own. A step that is compiled as a whole takes the same formulas
 in, as a part of it.
 
-The layouts of the gradients are constants of the compiled function; q^2, which goes by the batch, is an argument.
+Where the optimizer is known (:meth:`bnpbench.bnp.BNP.precondition_with`), the same loop updates the weights: its own
+step is traced behind the formulas, on what the optimizer itself keeps.
+
+The layouts of all tensors are constants of the compiled function; q^2, which goes by the batch, and learning rates are
+arguments.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from importlib.util import find_spec
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-from bnpbench.bnp.algorithms import damped_variance, precondition_rows
+from bnpbench.bnp.algorithms import (
+    batch_statistics,
+    damped_variance,
+    precondition_rows,
+    statistics_by_sums,
+    update_running,
+)
+from bnpbench.bnp.joined import Joined, Update, begun, joins, seen_by
 from bnpbench.bnp.layer import Layer
 from bnpbench.bnp.running import Hyperparameters, Section
+from bnpbench.bnp.statistics import Batch
 
 Call = Callable[..., object]
+Place = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]
+"""Shape, stride and dtype of a tensor."""
 
 LAYOUTS = 8
 """So many are compiled for one BNP. Where the layers with gradients change from step to step, the others are plain."""
@@ -50,7 +64,7 @@ class Gradient:
         begin: of the layer's channels among those of its section.
         channels: of its input.
         groups: of a convolution, else 1.
-        shape, stride: of the weight's gradient.
+        shape: of the weight's gradient.
         bias: whether there is one of a bias.
     """
 
@@ -58,7 +72,6 @@ class Gradient:
     channels: int
     groups: int
     shape: tuple[int, ...]
-    stride: tuple[int, ...]
     bias: bool
 
 
@@ -67,52 +80,105 @@ class Layout:
     """What is constant of a step on one device.
 
     Attributes:
-        device, dtype: of all tensors.
+        device: of all tensors.
         length: channels of all layers in the section.
         gradients: of the layers that the step preconditions.
-        eps1, eps2, center, standardize: of :class:`bnpbench.bnp.BNP`.
+        rho, eps1, eps2, center, standardize: of :class:`bnpbench.bnp.BNP`.
+        batch: whether the statistics of the batch take the place of the running values.
+        rows: of each layer of the section, where its channels begin, and whether mean and variance are given or rows;
+            empty where the statistics of all
+            are one tensor; None where step 2 has been done.
+        update: of the optimizer, where its step is taken too.
         threads: of a CPU, that the code is made for.
     """
 
     device: torch.device
-    dtype: torch.dtype
     length: int
     gradients: tuple[Gradient, ...]
+    rho: float
     eps1: float
     eps2: float
     center: bool
     standardize: bool
+    batch: bool
+    rows: tuple[tuple[int, bool], ...] | None
+    update: Update | None
     threads: int
 
-    def step(self, values: Tensor, factors: Sequence[float | Tensor] | Tensor, *gradients: Tensor) -> None:
-        """Steps 3 to 5.
+    def step(self, values: Tensor, factors: Sequence[float | Tensor] | Tensor, *tensors: Tensor) -> None:
+        """Steps 2 to 5, and the update.
 
         Args:
-            values: means, then variances of all layers of the section, (2 length,).
+            values: running means, then variances of all layers of the section, (2 length,), before step 2; overwritten.
+                Where that has been done, those that the step goes by.
             factors: 1 / q^2 of each layer that is preconditioned.
-            gradients: of weights and biases, in turn; overwritten.
+            tensors: in turn means and variances of this step, as ``rows`` says; gradients of weights and biases, which
+                are overwritten where they update nothing; and what :meth:`bnpbench.bnp.joined.Joined.tensors` gives.
         """
+        remaining = iter(tensors)
+        if self.rows is not None:
+            values = self._folded(values, remaining)
         means, variances = values[: self.length], values[self.length :]
         if not self.center:
             means = torch.zeros_like(means)
         columns = self._columns(variances, factors)
+        count = sum(1 + own.bias for own in self.gradients)
+        gradients, rest = list(islice(remaining, count)), list(remaining)
+        updates = self.update.of(rest) if self.update is not None else {}
         # Matrices, for their loops are long; but a kernel of its own would write them to other memory, and copy.
         flat = torch.compiler.is_compiling() or self.device.type == "cpu"
-        remaining = iter(gradients)
+        numbers = iter(range(count))
         for number, own in enumerate(self.gradients):
-            weight, bias = next(remaining), next(remaining) if own.bias else None
+            at, bias_at = next(numbers), next(numbers) if own.bias else None
+            weight, bias = gradients[at], None if bias_at is None else gradients[bias_at]
             mean = self._beside(own, means[own.begin : own.begin + own.channels])
             last = not weight.is_contiguous()
             rows = [
                 _in_memory(tensor, weight.shape, last) if flat else tensor for tensor in (weight, mean, columns[number])
             ]
-            place = rows[0]
+            shape = rows[0].shape
             if flat:
                 rows = [tensor.flatten(1) for tensor in rows]
             new_weight, new_bias = precondition_rows(rows[0], bias, rows[1], rows[2], factors[number])
-            place.copy_(new_weight.view(place.shape))
-            if bias is not None and new_bias is not None:
-                bias.copy_(new_bias)
+            new_weight = new_weight.view(shape)
+            if flat and last:
+                new_weight = new_weight.movedim(-1, 1)
+            update = updates.get(at)
+            if update is None:
+                weight.copy_(new_weight)
+            else:
+                update(new_weight, partial(_by_column, own.shape) if flat else _everywhere)
+            if bias_at is not None and bias is not None and new_bias is not None:
+                update = updates.get(bias_at)
+                bias.copy_(new_bias) if update is None else update(new_bias, _everywhere)
+
+    def _folded(self, values: Tensor, tensors: Iterator[Tensor]) -> Tensor:
+        """Step 2; the values that the step goes by."""
+        assert self.rows is not None
+        if self.rows:
+            means, variances = [], []
+            for begin, moments in self.rows:
+                mean = next(tensors)
+                if moments:
+                    variance = next(tensors)
+                else:
+                    rows = mean.view(-1, mean.shape[-1])
+                    before = values[begin : begin + rows.shape[1]]
+                    if len(rows) > 1 and self.device.type == "cpu":
+                        mean, variance = statistics_by_sums(rows)
+                    else:
+                        mean, variance = batch_statistics(rows, running_mean=before)
+                means.append(mean)
+                variances.append(variance)
+            statistics = torch.cat(means + variances)
+        else:
+            statistics = next(tensors)
+        pairs = [(values, statistics)]
+        if self.device.type == "cpu":  # in memory, as what is joined is taken: every row of a gradient reads it
+            pairs = list(zip(values.chunk(2), statistics.chunk(2), strict=True))
+        new = torch.cat([torch.lerp(*pair, 1.0 - self.rho) for pair in pairs])
+        values.copy_(new)
+        return statistics if self.batch else new
 
     def _columns(self, variances: Tensor, factors: Sequence[float | Tensor] | Tensor) -> list[Tensor]:
         """Step 3: 1 / (q^2 sigma~^2) beside the rows of each layer."""
@@ -146,16 +212,6 @@ class Layout:
             rows = rows.expand(-1, outputs // own.groups, -1)
         return rows.reshape(-1, inputs, *[1] * len(kernel))
 
-    def samples(self) -> list[Tensor]:
-        """Arguments of ``step``, without values."""
-        values = [2 * self.length, len(self.gradients)]
-        found = [torch.empty(size, device=self.device, dtype=self.dtype) for size in values]
-        for own in self.gradients:
-            found.append(torch.empty_strided(own.shape, own.stride, device=self.device, dtype=self.dtype))
-            if own.bias:
-                found.append(torch.empty(own.shape[0], device=self.device, dtype=self.dtype))
-        return found
-
 
 def _in_memory(tensor: Tensor, shape: torch.Size, last: bool) -> Tensor:
     """A weight's gradient, or what stands beside its rows, in the order of memory: ``last`` with the channels last."""
@@ -163,9 +219,24 @@ def _in_memory(tensor: Tensor, shape: torch.Size, last: bool) -> Tensor:
     return whole.movedim(1, -1) if last else whole
 
 
+def _by_column(shape: tuple[int, ...], number: Tensor) -> Tensor:
+    """A number once for each column of the rows of a weight.
+
+    In memory, as the compiler takes what is joined: loops over weights then stay loops over rows, as those over their
+    gradients are, and it makes one of both.
+    """
+    half = shape[1] // 2
+    parts = [number.expand(1, count, *shape[2:]) for count in (half, shape[1] - half)]
+    return torch.cat(parts, 1)
+
+
+def _everywhere(number: Tensor) -> Tensor:
+    return number
+
+
 @lru_cache(maxsize=64)
-def compiled(layout: Layout) -> Call:
-    """The step of a layout, compiled: by the same layout's constants and not by torch's cache of eight.
+def compiled(layout: Layout, places: tuple[Place, ...]) -> Call:
+    """The step of a layout on tensors at ``places``, compiled: by these constants and not by torch's cache of eight.
 
     Raises:
         Exception: of any kind: the compiler raises what it stumbled on.
@@ -174,11 +245,37 @@ def compiled(layout: Layout) -> Call:
 
     from bnpbench.bnp.inductor import compile_graph, shapes
 
-    with shapes():
-        samples = layout.samples()
+    with shapes(), torch.no_grad():
+        samples = [
+            torch.empty_strided(shape, stride, dtype=dtype, device=layout.device) for shape, stride, dtype in places
+        ]
         graph = make_fx(layout.step)(*samples)
-    # Kept as a tensor, what is stored and added up is computed once, and both happen in one loop.
-    return compile_graph(graph, samples, {"realize_reads_threshold": 0})
+    # What is both stored and added up, is computed once in one loop: if it is kept as a tensor, where it is a gradient;
+    # if it is not, where it updates something else.
+    return compile_graph(graph, samples, {"realize_reads_threshold": 0 if layout.update is None else 64})
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A function that is ready to be called.
+
+    Attributes:
+        call: takes what :meth:`Layout.step` takes.
+        layers: that it preconditions.
+        apart: whether it takes means and variances layer by layer.
+        joined: the optimizer's part, if it takes that.
+    """
+
+    call: Call
+    layers: tuple[Layer, ...]
+    apart: bool
+    joined: Joined | None
+
+    def tensors(self, batch: Batch) -> list[Tensor]:
+        """Of this step."""
+        found = [one for call in batch.calls if call for one in call.tensors] if self.apart else [batch.whole]
+        found += _gradients(self.layers)
+        return found if self.joined is None else found + self.joined.tensors()
 
 
 class Fused:
@@ -191,14 +288,19 @@ class Fused:
     Attributes:
         layers: that the last step preconditioned so; before the first, those that are to be.
         reason: why not all were, although they were to be.
+        optimizer: whose step is to be taken with those of BNP.
+        updated: whether it was, and nothing is left to the optimizer.
+        joining: whether it is to be from the next step on.
     """
 
     def __init__(self, asked: bool | Literal["auto"], layers: Sequence[Layer]) -> None:
         self.asked = asked
         self.layers = tuple(layer for layer in layers if self.wanted(layer.weight.device.type))
         self.reason: str | None = None
+        self.optimizer: torch.optim.Optimizer | None = None
+        self.updated = self.joining = False
         self._gave_up = False
-        self._ready: dict[object, tuple[Call, tuple[Layer, ...]]] = {}
+        self._ready: dict[object, Ready] = {}
         self._scales: dict[object, Tensor] = {}
 
     def wanted(self, device_type: str) -> bool:
@@ -211,63 +313,70 @@ class Fused:
         self._scales.clear()
 
     def precondition(
-        self,
-        section: Section,
-        layers: Sequence[Layer],
-        statistics: Tensor,
-        scales: Mapping[Layer, float | Tensor],
-        options: Hyperparameters,
+        self, section: Section, layers: Sequence[Layer], batch: Batch, options: Hyperparameters
     ) -> Sequence[Layer]:
-        """Steps 3 to 5 on ``.grad``, in place.
+        """Steps 2 to 5 on ``.grad``, in place.
 
         Args:
-            section: of the layers, its running values those after this step.
+            section: of the layers, its running values those before this step.
             layers: that have gradients.
-            statistics, scales, options: as of :meth:`Section.terms`.
+            batch: of this step.
+            options: as of :meth:`Section.terms`.
 
         Returns:
-            The layers that are left to the plain form.
+            The layers that are preconditioned now; where there are none, step 2 is left to be done, too.
         """
         if not self.wanted(section.device.type) or section.device.type == "meta":  # where operators are counted
-            return layers
-        values = statistics if options.batch else section.values
-        taken = self._taken(section, layers, values, scales, options)
+            return ()
+        taken = self._taken(section, layers, batch, options)
         if taken != self.layers:  # these have changed, or there are layers on other devices too
             self.layers = (*(layer for layer in self.layers if layer not in section.members), *taken)
-        return [layer for layer in layers if layer not in taken] if len(taken) < len(layers) else ()
+        return taken
 
     def _taken(
-        self,
-        section: Section,
-        layers: Sequence[Layer],
-        values: Tensor,
-        scales: Mapping[Layer, float | Tensor],
-        options: Hyperparameters,
+        self, section: Section, layers: Sequence[Layer], batch: Batch, options: Hyperparameters
     ) -> tuple[Layer, ...]:
-        """Steps 3 to 5 of the layers that are given back."""
+        """Steps 2 to 5 of the layers that are given back."""
         if torch.compiler.is_compiling():  # the whole step is: what it takes in is nothing that stays
             fitting = tuple(layer for layer in layers if _fits(section, layer))
-            inverse = [1.0 / scales[layer] if options.scale else 1.0 for layer in fitting]
-            _layout(section, fitting, options).step(values, inverse, *_gradients(fitting))
+            if fitting:
+                update_running(section.values, batch.whole, options.rho)
+                inverse = [1.0 / batch.scales[layer] if options.scale else 1.0 for layer in fitting]
+                values = batch.whole if options.batch else section.values
+                _layout(section, fitting, options, None, None).step(values, inverse, *_gradients(fitting))
             return fitting
         if self._gave_up or _get_current_dispatch_mode() is not None:  # it looks at operators; compiled code has none
             return ()
-        key = section, options, torch.get_num_threads(), *map(_seen, layers)
-        ready = self._ready.get(key)
+        optimizer = self.optimizer if self.optimizer is not None and joins(self.optimizer, section.device) else None
+        joined, self.joining = self.joining, optimizer is not None
+        if optimizer is not None and not (joined and begun(optimizer)):
+            return ()  # what the optimizer keeps is made by its own first step; and calls are to be kept from now on
+        pieces = [one if one is None else one.form for one in batch.calls]
+        key: list[object] = [section, options, torch.get_num_threads(), *map(_seen, layers), *pieces]
+        if optimizer is not None:
+            key += seen_by(optimizer)
+        ready = self._ready.get(tuple(key))
         if ready is None:
-            ready = self._prepared(section, layers, values, options)
+            ready = self._prepared(section, layers, batch, options, optimizer)
             if ready is None:
                 return ()
-            self._ready[key] = ready
-        call, taken = ready
-        factors = self._factors(section, [scales[layer] if options.scale else 1.0 for layer in taken])
-        call(values, factors, *_gradients(taken))
-        return taken
+            self._ready[tuple(key)] = ready
+        factors = self._factors(section, [batch.scales[layer] if options.scale else 1.0 for layer in ready.layers])
+        ready.call(section.values, factors, *ready.tensors(batch))
+        if ready.joined is not None:
+            ready.joined.use_up()
+            self.updated = ready.joined.whole
+        return ready.layers
 
     def _prepared(
-        self, section: Section, layers: Sequence[Layer], values: Tensor, options: Hyperparameters
-    ) -> tuple[Call, tuple[Layer, ...]] | None:
-        """A function for gradients that lie as they do now, and the layers that it is of; None where there is none."""
+        self,
+        section: Section,
+        layers: Sequence[Layer],
+        batch: Batch,
+        options: Hyperparameters,
+        optimizer: torch.optim.Optimizer | None,
+    ) -> Ready | None:
+        """A function for tensors that lie as they do now; None where there is none."""
         if _captures(section.device):
             return None
         if len(self._ready) == LAYOUTS:
@@ -276,10 +385,27 @@ class Fused:
         fitting = tuple(layer for layer in layers if _fits(section, layer))
         if not fitting:
             return None
+        whole = len(fitting) == len(layers)
+        # Of a layer without rows the batch holds the running values themselves, which are overwritten.
+        apart = whole and bool(batch.calls) and None not in batch.calls
+        apart &= all(call is not None and call.tensors[0].dtype == section.values.dtype for call in batch.calls)
+        if section.device.type == "cuda":  # putting together what is known is a kernel, and the compiler makes several
+            apart &= all(call is not None and call.inputs is not None for call in batch.calls)
+        joined = Joined(optimizer, _gradients(fitting)) if optimizer is not None and whole else None
+        begins = accumulate(section.sizes, initial=0)
+        rows = (
+            tuple((begin, call.known) for begin, call in zip(begins, batch.calls, strict=False) if call)
+            if apart
+            else ()
+        )
+        layout = _layout(section, fitting, options, rows, joined.update if joined is not None else None)
+        ready = Ready(layout.step, fitting, apart, joined)
+        factors = torch.ones(len(fitting), device=section.device, dtype=section.values.dtype)
         try:
-            call = compiled(_layout(section, fitting, options))
-            trial = [tensor.clone() for tensor in (values, *_gradients(fitting))]  # what fails leaves gradients alone
-            call(trial[0], torch.ones(len(fitting), device=section.device, dtype=values.dtype), *trial[1:])
+            # What fails leaves everything alone.
+            trial = [tensor.clone() for tensor in (section.values, factors, *ready.tensors(batch))]
+            call = compiled(layout, tuple((tuple(one.shape), one.stride(), one.dtype) for one in trial))
+            call(*trial)
         except Exception as error:
             self._gave_up = True
             self.reason = (
@@ -289,7 +415,7 @@ class Fused:
                 f"BNP goes on in its plain form, for the fused one cannot be had: {self.reason}", stacklevel=8
             )
             return None
-        return call, fitting
+        return replace(ready, call=call)
 
     def _factors(self, section: Section, scales: Sequence[float | Tensor]) -> Tensor:
         """1 / q^2 of each layer, (layers,); where the host knows them, they are kept."""
@@ -337,22 +463,29 @@ def _fits(section: Section, layer: Layer) -> bool:
     return whole and one and weight.dtype == section.values.dtype
 
 
-def _layout(section: Section, layers: Sequence[Layer], options: Hyperparameters) -> Layout:
+def _layout(
+    section: Section,
+    layers: Sequence[Layer],
+    options: Hyperparameters,
+    rows: tuple[tuple[int, bool], ...] | None,
+    update: Update | None,
+) -> Layout:
     begins = dict(zip(section.layers, accumulate(section.sizes, initial=0), strict=False))
-    gradients = []
-    for layer in layers:
-        weight = layer.weight.grad
-        assert weight is not None
-        lies = tuple(weight.shape), weight.stride()
-        gradients.append(Gradient(begins[layer], layer.channels, layer.groups, *lies, layer.bias_grad is not None))
+    gradients = [
+        Gradient(begins[layer], layer.channels, layer.groups, tuple(layer.weight.shape), layer.bias_grad is not None)
+        for layer in layers
+    ]
     return Layout(
         section.device,
-        section.values.dtype,
         section.length,
         tuple(gradients),
+        options.rho,
         options.eps1,
         options.eps2,
         options.center,
         options.standardize,
+        options.batch,
+        rows,
+        update,
         torch.get_num_threads(),
     )

@@ -8,19 +8,72 @@ import torch
 from torch import Tensor
 
 from bnpbench.bnp.algorithms import at_least_float32, pool_statistics
-from bnpbench.bnp.layer import Counts, Layer
+from bnpbench.bnp.layer import Counts, Layer, autocasts
 from bnpbench.bnp.pool import Call, Pool, Pools, add_unless_recomputed
 from bnpbench.bnp.running import Running
 
 
 class MomentsCall(Call):
-    """One call of a layer: statistics of its rows. ``variance`` is None where there is a single row."""
+    """One call of a layer: statistics of its rows, or the rows themselves, which are looked at when they are asked for.
 
-    __slots__ = ("mean", "variance")
+    Args:
+        pool: of the layer.
+        counts: of the call.
+        inputs: the rows, (N, n); or
+        mean, variance: of them, (n,); the variance is None where there is a single row.
+    """
 
-    def __init__(self, pool: Pool, mean: Tensor, variance: Tensor | None, counts: Counts) -> None:
+    __slots__ = ("_mean", "_variance", "inputs")
+
+    def __init__(
+        self,
+        pool: Pool,
+        counts: Counts,
+        inputs: Tensor | None = None,
+        mean: Tensor | None = None,
+        variance: Tensor | None = None,
+    ) -> None:
         super().__init__(pool, counts)
-        self.mean, self.variance = mean, variance
+        self.inputs, self._mean, self._variance = inputs, mean, variance
+
+    @property
+    def mean(self) -> Tensor:
+        """Of the rows, (n,)."""
+        self._look()
+        assert self._mean is not None
+        return self._mean
+
+    @property
+    def variance(self) -> Tensor | None:
+        """Of the rows, (n,); None where there is a single one."""
+        self._look()
+        return self._variance
+
+    @property
+    def known(self) -> bool:
+        """Whether it holds mean and variance."""
+        return self._variance is not None
+
+    @property
+    def form(self) -> object:
+        """What a function is compiled for that takes ``tensors``."""
+        if self.inputs is not None:
+            return self.inputs.shape, self.inputs.stride(), self.inputs.dtype
+        assert self._mean is not None
+        return self._mean.dtype, self.known
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """What it holds: the rows, their mean and variance, or the mean alone."""
+        if self.inputs is not None:
+            return (self.inputs,)
+        assert self._mean is not None
+        return (self._mean,) if self._variance is None else (self._mean, self._variance)
+
+    def _look(self) -> None:
+        if self.inputs is not None:
+            mean, variance = self.pool.layer.statistics(self.inputs)
+            self.inputs, self._mean, self._variance = None, mean, None if self.counts.rows == 1 else variance
 
 
 class MomentsPool(Pool):
@@ -42,10 +95,17 @@ class MomentsPool(Pool):
         self._running = running
 
     def call_of(self, inputs: Tensor, counts: Counts) -> MomentsCall:
-        """The mean and the variance of its rows."""
+        """The mean and the variance of its rows; in a training step that asks for it the rows of a dense layer."""
+        if (
+            self.pools.defers
+            and not self.layer.spatial_dims
+            and inputs.dim() == 2
+            and not autocasts(inputs.device.type)
+        ):
+            return MomentsCall(self, counts, inputs.detach())
         if counts.rows == 1:
-            return MomentsCall(self, at_least_float32(inputs.detach()).reshape(-1).clone(), None, counts)
-        return MomentsCall(self, *self.layer.statistics(inputs), counts)
+            return MomentsCall(self, counts, None, at_least_float32(inputs.detach()).reshape(-1).clone())
+        return MomentsCall(self, counts, None, *self.layer.statistics(inputs))
 
     def observe_compiled(self, inputs: Tensor, output: Tensor) -> None:
         """Add to the sums of calls inside compiled modules."""
@@ -69,7 +129,7 @@ class MomentsPool(Pool):
         variances = torch.stack([torch.zeros_like(c.mean) if c.variance is None else c.variance for c in calls])
         mean, variance = pool_statistics(means, variances, rows)
         counts = Counts(*map(sum, zip(*(call.counts for call in calls), strict=True)))
-        return MomentsCall(self, mean, variance, counts)
+        return MomentsCall(self, counts, None, mean, variance)
 
     def add_shifted_sums(self, first: Tensor, second: Tensor, counts: Tensor) -> None:
         """Add the sums of all calls, in float64.

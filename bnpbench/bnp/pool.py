@@ -289,6 +289,7 @@ class Pools(Generic[Kind]):
         title: of what preconditions, in messages.
 
     Attributes:
+        defers: whether calls may keep their inputs until the step, for nobody overwrites them before it.
         accumulates: whether any backward pass has added to the gradient of an earlier one.
         warned: whether there was a warning of steps without preconditioning.
         looking_back: whether a backward pass is under way that is not the step's own.
@@ -303,7 +304,7 @@ class Pools(Generic[Kind]):
         lean: LeanState | None = None,
     ) -> None:
         self.watched, self.title, self.lean = watched, title, lean or LeanState()
-        self.accumulates = self.warned = self.looking_back = False
+        self.defers = self.accumulates = self.warned = self.looking_back = False
         self._passes: dict[int, dict[Pool, Arrivals]] = {}  # several with reentrant checkpointing, one inside another
         self._of = {layer: make(layer, self) for layer in layers}
 

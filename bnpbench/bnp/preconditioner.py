@@ -16,7 +16,7 @@ from bnpbench.bnp.lean import LeanProduct, LeanState, Linear, found
 from bnpbench.bnp.moments import MomentsPool
 from bnpbench.bnp.pool import Pools
 from bnpbench.bnp.running import Hyperparameters, Running, Section
-from bnpbench.bnp.statistics import Found, has_rows, local_statistics, shifted_sums, statistics_of_sums
+from bnpbench.bnp.statistics import Batch, has_rows, local_statistics, shifted_sums, statistics_of_sums
 from bnpbench.bnp.tracker import Tracker, refuse_gradients
 from bnpbench.bnp.tracking import Predicate
 from bnpbench.errors import StatisticsError
@@ -182,6 +182,31 @@ class BNP(Tracker[MomentsPool]):
         lines.append(f"  when {step if attached else 'precondition() is called'}")
         return "\n".join(lines)
 
+    def precondition_with(self, optimizer: torch.optim.Optimizer) -> bool:
+        """:meth:`precondition`, and the update of the layers in the same function, where that is possible.
+
+        It is in the fused form, on one device, with torch's SGD - on a CPU with Adam or AdamW, too - at learning rates
+        that are tensors, from the second call on: the optimizer's own first step makes what it keeps. The layers'
+        gradients are then used up: ``.grad`` is None afterwards, so that ``optimizer.step()`` passes over them. Between
+        the forward pass and this call nothing may overwrite the inputs of dense layers.
+
+        Args:
+            optimizer: of the model's parameters.
+
+        Returns:
+            Whether nothing is left to do for ``optimizer.step()``, which else is to be called.
+
+        Raises:
+            StatisticsError: as of :meth:`precondition`.
+        """
+        fused = self._fused
+        fused.optimizer, fused.updated = optimizer if len(self._running.sections) == 1 else None, False
+        try:
+            self.precondition()
+        finally:
+            fused.optimizer = None
+        return fused.updated
+
     def _values(self) -> dict[str, Tensor]:
         """``<layer>.running_mean`` and ``<layer>.running_var``, each (n,)."""
         return self._running.state()
@@ -207,6 +232,7 @@ class BNP(Tracker[MomentsPool]):
             with without_autocast(section.device.type):
                 self._step(section, chosen, [pool for pool in active if pool.layer in section.members])
         self._lean.forget((*(pool.layer for pool in chosen), *self._gone))
+        self._pools.defers = self._fused.joining
 
     def _step(self, section: Section, chosen: Sequence[MomentsPool], active: list[MomentsPool]) -> None:
         """Steps 1 to 5 of the layers on one device; ``active`` are those of the ``chosen`` that have gradients."""
@@ -223,13 +249,17 @@ class BNP(Tracker[MomentsPool]):
             return
         layers = [pool.layer for pool in active]
         terms: Mapping[Layer, Terms | None] = self._lean.take(layers)
-        left: Sequence[Layer] = layers
         if not terms:
-            statistics, scales = self._fold(section, active, sums)
-            left = self._fused.precondition(section, layers, statistics, scales, self.options)
-            if left:
-                terms = section.terms(statistics, scales, self.options)
-        for layer in left:
+            batch = self._batch(section, active, sums)
+            taken = self._fused.precondition(section, layers, batch, self.options)
+            if not taken:
+                update_running(section.values, batch.whole, self.options.rho)
+            if len(taken) < len(layers):
+                layers = [layer for layer in layers if layer not in taken]
+                terms = section.terms(batch.whole, batch.scales, self.options)
+            else:
+                layers = []
+        for layer in layers:
             if layer not in self._lean.used:
                 layer.precondition(found(layer, terms.get(layer)))
             elif layer.name in self._lean.plain:
@@ -238,13 +268,11 @@ class BNP(Tracker[MomentsPool]):
                     "(autocast, an input that is not (N, n), a compiled module): make BNP without lean= for it"
                 )
 
-    def _fold(self, section: Section, active: Sequence[MomentsPool], sums: Tensor | None) -> Found:
-        """Step 2: take the rows of ``active`` into the running values; what was found of them."""
+    def _batch(self, section: Section, active: Sequence[MomentsPool], sums: Tensor | None) -> Batch:
+        """Step 1: what is found of the rows of ``active``."""
         if sums is None and any(pool.has_compiled or pool.on_device for pool in active):
             sums = shifted_sums(section, active)
-        step = local_statistics(section, active) if sums is None else statistics_of_sums(section, sums)
-        update_running(section.values, step[0], self.options.rho)
-        return step
+        return local_statistics(section, active) if sums is None else statistics_of_sums(section, sums)
 
     @torch.no_grad()
     def _finish(self, layer: Layer) -> dict[Layer, Terms | None]:
@@ -252,5 +280,7 @@ class BNP(Tracker[MomentsPool]):
         self._follow()
         section = self._running.section_of(layer)
         with_rows = [pool for pool in self._pools.of(section.layers) if pool.has_rows]
-        terms = section.terms(*self._fold(section, with_rows, sums=None), self.options)
+        batch = self._batch(section, with_rows, sums=None)
+        update_running(section.values, batch.whole, self.options.rho)
+        terms = section.terms(batch.whole, batch.scales, self.options)
         return {layer: terms.get(layer) for layer in section.layers}

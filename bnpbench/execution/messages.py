@@ -142,6 +142,7 @@ class Profiled:
         operators: by name, the time of its own and the calls a step; the dearest first.
         kernels: launched a step; None on the CPU.
         untold: why nothing is told of a CUDA device.
+        joined: whether the whole update is part of the method's change of the gradients, as one function.
     """
 
     step: Time
@@ -149,6 +150,7 @@ class Profiled:
     operators: dict[str, tuple[Time, float]]
     kernels: float | None
     untold: str | None = None
+    joined: bool = False
 
 
 @dataclass(frozen=True)

@@ -201,7 +201,8 @@ def _phases(found: dict[str, Profiled], note: str) -> Table:
                 row.append(dash() if time.device is None or name == "between phases" else fixed(time.device, 4))
         rows.append(tuple(row))
     launched = [f"{label}: {p.kernels:.1f} kernels a step" for label, p in found.items() if p.kernels is not None]
-    return Table("Time by phase", tuple(columns), tuple(rows), (note, *launched))
+    joined = [f"{label}: the update of the weights is part of precondition" for label, p in found.items() if p.joined]
+    return Table("Time by phase", tuple(columns), tuple(rows), (note, *launched, *joined))
 
 
 def _operators(found: dict[str, Profiled]) -> Table:

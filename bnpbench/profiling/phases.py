@@ -99,4 +99,5 @@ def _added_up(profiler: torch_profile, steps: int, device: torch.device) -> Prof
         operators={name: own[name] for name in dearest},
         kernels=kernels / steps if told else None,
         untold=NO_CUPTI if device.type == "cuda" and not told else None,
+        joined=not any(event.name.startswith("Optimizer.step#") for event in events),
     )

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 
+from bnpbench.bnp import BNP
 from bnpbench.bnp.algorithms import at_least_float32
 from bnpbench.bnp.rewriter import Rewriter
 from bnpbench.errors import NotApplicable
@@ -52,6 +53,10 @@ class Step:
         scaler: of the loss; its optimizer is one that leaves out an overflowed step by itself, on the device.
         clip: makes gradients smaller before the update.
         accumulate: equal micro-batches of a batch, whose gradients are added up before the update.
+
+    Attributes:
+        joins: whether the method may take the optimizer's step with its own.
+        updated: whether it did in the last step, for all parameters.
     """
 
     def __init__(
@@ -73,6 +78,8 @@ class Step:
         self.model, self.images, self.labels, self.optimizer = model, images, labels, optimizer
         self.bnp, self.loss, self.penalty, self.autocast, self.scaler = bnp, loss, penalty, autocast, scaler
         self.clip, self.accumulate = clip, accumulate
+        # Nothing comes between the method's change of the gradients and the update: one function may do both.
+        self.joins, self.updated = clip is None and scaler is None, False
         self.draws = labels.new_zeros(len(labels), 3) if augment else None
         self.parameters = list(model.parameters())
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=labels.device)
@@ -148,16 +155,19 @@ class Step:
         (objective if self.scaler is None else self.scaler.scale(objective)).backward()
 
     def precondition(self) -> None:
-        """The method's change of the gradients, if it has one."""
-        if self.bnp is not None:
+        """The method's change of the gradients, if it has one; with the update, where one function does both."""
+        if self.joins and isinstance(self.bnp, BNP):
+            self.updated = self.bnp.precondition_with(self.optimizer)
+        elif self.bnp is not None:
             self.bnp.precondition()
 
     def update(self, index: Tensor, output: Tensor, loss: Tensor) -> None:
-        """The optimizer's step on the clipped gradients, and what is kept of this one."""
+        """The optimizer's step on the clipped gradients that are left, and what is kept of this one."""
         if self.clip is not None:
             self.clip()
         if self.scaler is None:
-            self.optimizer.step()
+            if not self.updated:
+                self.optimizer.step()
         else:
             self.scaler.step(self.optimizer)
             self.scaler.update()

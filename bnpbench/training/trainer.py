@@ -126,11 +126,12 @@ class Trainer:
         self.engine = engines.prepare(self.settings.engine, self.step, self.state, first)
         # DDP orders its buckets anew after a first pass; a resumed cell has to add as before. And where the very first
         # step is left out because it overflowed, torch's fused SGD goes on with the memory its momentum was given. The
-        # fused form of BNP is compiled by its first step.
+        # fused form of BNP is compiled by its first step; with the update, once the optimizer has stepped itself.
         compiles = self.engine.active == "eager" and isinstance(self.bnp, BNP) and bool(self.bnp.fused)
         if self.group.ranks > 1 or self.scaler is not None or compiles:
             before = self.state.snapshot()
-            self.step(*first)
+            for _ in range(2 if compiles else 1):
+                self.step(*first)
             self.state.restore(before)
         set_random_state(drawn)
 

@@ -63,11 +63,11 @@ def test_a_cell_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
 def test_a_cell_tells_the_form_of_bnp_that_ran_and_why_not_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(layout: fused.Layout) -> None:
+    def fails(layout: fused.Layout, places: object) -> None:
         raise RuntimeError("no compiler")
 
     method = {"kind": "bnp", "form": "fused"}
-    monkeypatch.setattr(fused, "compiled", lambda layout: layout.step)
+    monkeypatch.setattr(fused, "compiled", lambda layout, places: layout.step)
     row = finished(ran(tmp_path / "fused", method))
     assert (row["status"], row["bnp_form"], row["message"]) == ("ok", "fused", None)
     monkeypatch.setattr(fused, "compiled", fails)
