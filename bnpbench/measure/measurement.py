@@ -26,6 +26,7 @@ STEPS = {
     7: Step("BNP's statistics of convolutions over many examples by pieces"),
     8: Step("of an epoch only its steps, and of memory only the epochs; BNP's group maxima on CUDA by offsets"),
     9: Step("BNP in its fused form on a GPU; memory of digits without scikit-learn's"),
+    10: Step("compiled steps entered without dynamo; BNP's fused form with statistics and updates in it"),
 }
 """By the value of ``MEASUREMENT`` that each brought. What moves accuracies or counts is a finding of a comparison."""
 
