@@ -17,7 +17,7 @@ nox.options.default_venv_backend = "none"
 nox.options.sessions = ["lint", "types", "tests", "regression"]
 
 BIN = Path(sys.executable).parent
-BASELINE = Path("reports/baseline-10")  # by the measurement it was made with; earlier ones stay, to be read and compared
+BASELINE = Path("reports/baseline-10")  # by the measurement it was made with; earlier ones stay, to be read
 PARALLEL = ["-n", "auto", "--maxprocesses", "4", "--dist", "loadfile", "--no-loadscope-reorder"]
 # Two runs of unchanged code differed by up to 12 % in a ratio to vanilla on a shared two-core machine, their 95 %
 # intervals by +-8 %; none of 12 lay above 1. So an interval wholly above 1.1 has another cause.
