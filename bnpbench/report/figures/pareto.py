@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from bnpbench.records.rows import metric as known
 from bnpbench.records.rows import spoken
 from bnpbench.report.data import Cell, Group, View, number
 from bnpbench.report.figures.answer import beyond, bounded, room
@@ -66,13 +67,18 @@ def _figure(view: View, places: Sequence[_Reached], target: float) -> Iterator[F
         found = [series for cell in place.there if (series := list(step_seconds(view, cell).values()))]
         return comparable(processes_interval(found, "times"), place.there) if found else Missing("no time of a step")
 
+    peaks = any(not isinstance(_peak(view, cell), Missing) for place in places for cell in place.there)
+
     def memory(place: _Reached) -> Estimate | Missing:
-        return _over_seeds(view, place.there, lambda cell: _mebibytes(view, cell), "")
+        if peaks:
+            return _over_seeds(view, place.there, lambda cell: _peak(view, cell), "")
+        return _over_seeds(view, place.there, lambda cell: _kept(view, cell), "method_state_bytes")
 
     sizes = list(dict.fromkeys(place.batch_size for place in places))
+    space = "peak memory, MiB" if peaks else "memory that the method keeps, MiB"
     words = (
         (f"steps to {target:g}", steps, "seconds a step", of_step),
-        ("peak memory, MiB", memory, f"seconds to {target:g}", seconds),
+        (space, memory, f"seconds to {target:g}", seconds),
     )
     told: _Told = {}
     panels = [
@@ -151,16 +157,24 @@ def _over_seeds(
     found = [(cell, answer) for cell, answer in answers if not isinstance(answer, Missing)]
     if not found:
         return Missing(", ".join(dict.fromkeys(answer.reason for _, answer in answers if isinstance(answer, Missing))))
+    if metric and known(metric).exact and len({answer for _, answer in found}) == 1:  # it has no spread
+        return Estimate(found[0][1], len(found), found[0][1], found[0][1])
     rounded = max(rounding(view, metric, [cell]) for cell, _ in found)
     return comparable(mean_interval([answer for _, answer in found], rounded), [cell for cell, _ in found], metric)
 
 
-def _mebibytes(view: View, cell: Cell) -> float | Missing:
-    """Of the steps, and what a CUDA graph keeps beside them."""
+def _peak(view: View, cell: Cell) -> float | Missing:
+    """MiB of the steps, and what a CUDA graph keeps beside them."""
     peak = value(view, cell, "peak_memory_bytes")
     if isinstance(peak, Missing):
         return peak
     return (peak + (cell.count("graph_memory_bytes") or 0)) / _MIB if peak else Missing("no peak_memory_bytes")
+
+
+def _kept(view: View, cell: Cell) -> float | Missing:
+    """MiB that a preconditioner carries from step to step: where cells share a process no more is known of each."""
+    kept = value(view, cell, "method_state_bytes")
+    return kept if isinstance(kept, Missing) else kept / _MIB
 
 
 def _notes(places: Sequence[_Reached], panels: Sequence[CrossPanel], told: _Told) -> Iterator[str]:

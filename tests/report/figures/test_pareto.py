@@ -96,7 +96,17 @@ def test_where_no_memory_is_known_it_says_so(make: Make) -> None:
     made = several(make(), peak_memory_bytes=0)
     (figure,) = pictures(made)
     assert len(panels(figure)) == 1
-    assert "Not shown over peak memory, MiB (no peak_memory_bytes): all." in figure.notes
+    assert any(note.startswith("Not shown over memory that the method keeps, MiB (no method") for note in figure.notes)
+
+
+def test_cells_that_share_a_process_are_placed_by_what_their_methods_keep(make: Make) -> None:
+    """Its peak is that of all of them, so that none of them had a place."""
+    made = several(make(), peak_memory_bytes=0, method_state_bytes=3 * MIB)
+    (figure,) = pictures(made)
+    memory = panels(figure)[1]
+    assert memory.x.label == "memory that the method keeps, MiB"
+    assert [(cross.x, cross.x_interval) for cross in memory.crosses] == [(3.0, (3.0, 3.0))] * 3
+    assert not any("Open" in note for note in figure.notes)
 
 
 def test_who_lacks_a_number_in_one_panel_is_named_there(make: Make) -> None:
