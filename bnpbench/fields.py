@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
@@ -54,6 +56,13 @@ class Kinded(Options):
     def made(cls, **options: object) -> Self:
         """One of this kind, with these options and the defaults of the others."""
         return cls.model_validate({"kind": cls.word(), **options})
+
+
+def named(thing: Kinded) -> str:
+    """How an error calls the class of a thing, with the file that it stands in: ``entropy.py: Entropy``."""
+    cls = type(thing)
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    return f"{Path(file).name}: {cls.__name__}" if file else cls.__name__
 
 
 @cache

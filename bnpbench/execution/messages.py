@@ -95,7 +95,7 @@ class Preflight(Request[dict[str, Costs]]):
 
 @dataclass(frozen=True)
 class Smoke(Request[None]):
-    """Take two eager steps of each cell. A ``Tried`` is sent for each, in their order."""
+    """Take two eager steps of each cell, and its metrics of two batches. A ``Tried`` is sent for each, in order."""
 
     answered_by = "bnpbench.execution.preflight:smoke"
 

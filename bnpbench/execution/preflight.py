@@ -125,7 +125,9 @@ def free_memory(device: torch.device) -> int:
 
 
 def smoke(request: Smoke, tell: Tell, free: Callable[[torch.device], int] = free_memory) -> None:
-    """Take two eager steps of the request's cells, one after another; each is told as soon as it is done.
+    """Take two eager steps of the request's cells, one after another, and their metrics of two batches.
+
+    Each cell is told as soon as it is done.
 
     Args:
         request: the cells.
@@ -141,10 +143,7 @@ def smoke(request: Smoke, tell: Tell, free: Callable[[torch.device], int] = free
             configure(cell.settings, gpu=0)
             tried = _tried(cell, _examples(cell.settings, root, loaded), free)
         except Exception as error:
-            status, message = failure(error)
-            tried = Tried(
-                cell.key, {"not-applicable": "not applicable", "oom": "not tried"}.get(status, status), message
-            )
+            tried = _failed(cell, error)
         seconds, peak = time.perf_counter() - begin, machine.peak_memory_bytes()
         tell(replace(tried, seconds=seconds, peak_memory_bytes=peak))
 
@@ -165,7 +164,30 @@ def _tried(cell: Cell, examples: Examples, free: Callable[[torch.device], int]) 
     for place, loss in zip(STEPS, losses, strict=True):
         if not math.isfinite(loss):
             return Tried(cell.key, "not finite", f"the loss is {loss} {place}", losses)
+    if asked.metrics:
+        batches = _two_batches(trainer)
+        with trainer.autocast:
+            trainer.evaluate(batches)  # what fails in here is of no metric
+            for metric in asked.metrics:
+                try:
+                    trainer.evaluate(batches, [metric])
+                except Exception as error:
+                    return _failed(cell, error, f"{metric.column}: ")
     return Tried(cell.key, "finite", losses=losses)
+
+
+def _failed(cell: Cell, error: Exception, what: str = "") -> Tried:
+    status, message = failure(error)
+    told = {"not-applicable": "not applicable", "oom": "not tried"}.get(status, status)
+    return Tried(cell.key, told, what + message)
+
+
+def _two_batches(trainer: Trainer) -> tuple[tuple[Tensor, Tensor], ...]:
+    """Of different size, as those of a test set may be."""
+    count = trainer.settings.batch_size
+    index, *streamed = next(iter(trainer.examples.training(torch.arange(count), count, seed=0)))
+    images, labels = trainer.step.data(index, *(streamed or (None, None)))
+    return (images, labels), (torch.cat((images, images[:1])), torch.cat((labels, labels[:1])))
 
 
 def _losses(trainer: Trainer) -> Iterator[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from bnpbench.fields import Kinded
+from bnpbench.fields import Kinded, named
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,7 +31,7 @@ class LossPlugin(Kinded):
         Returns:
             The shape of ``labels``.
         """
-        raise NotImplementedError(f"{type(self).__name__} defines no of_each()")
+        raise NotImplementedError(f"{named(self)} defines no of_each()")
 
     def mean(self, output: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
         """What is trained on.
@@ -58,7 +58,7 @@ class LossPlugin(Kinded):
 
     def _of_each(self, output: Tensor, labels: Tensor) -> Tensor:
         found = self.of_each(output, labels)
-        if found.shape != labels.shape:
-            message = f"{type(self).__name__}.of_each gives {tuple(found.shape)}, not one value a label"
-            raise ValueError(f"{message}, {tuple(labels.shape)}")
+        if getattr(found, "shape", None) != labels.shape:
+            told = tuple(found.shape) if hasattr(found, "shape") else repr(found)
+            raise ValueError(f"{named(self)}.of_each gives {told}, not one value a label, {tuple(labels.shape)}")
         return found

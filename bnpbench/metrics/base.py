@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from bnpbench.fields import Kinded
+from bnpbench.fields import Kinded, named
 from bnpbench.records.rows import own_metric
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class MetricPlugin(Kinded):
         Returns:
             The shape of ``labels``.
         """
-        raise NotImplementedError(f"{type(self).__name__} defines neither of_each() nor sums()")
+        raise NotImplementedError(f"{named(self)} defines neither of_each() nor sums()")
 
     def sums(self, output: Tensor, labels: Tensor) -> Tensor:
         """What is added up over the batches of the test set, in float64, on the device: do not read it back.
@@ -68,9 +69,9 @@ class MetricPlugin(Kinded):
         import torch
 
         found = self.of_each(output, labels)
-        if found.shape != labels.shape:
-            message = f"{type(self).__name__}.of_each gives {tuple(found.shape)}, not one value a label"
-            raise ValueError(f"{message}, {tuple(labels.shape)}")
+        if getattr(found, "shape", None) != labels.shape:
+            told = tuple(found.shape) if hasattr(found, "shape") else repr(found)
+            raise ValueError(f"{named(self)}.of_each gives {told}, not one value a label, {tuple(labels.shape)}")
         total = found.sum(dtype=torch.float64)
         return torch.stack((total, total.new_full((), labels.numel())))
 
@@ -81,8 +82,10 @@ class MetricPlugin(Kinded):
             sums: of all batches together, float64, on the CPU.
 
         Returns:
-            One number; NaN where there is none.
+            One number; NaN where there is none. By default, of (2,), the first by the second.
         """
+        if sums.shape != (2,):
+            raise ValueError(f"{named(self)} defines no value(), and its sums are {tuple(sums.shape)}, not (2,)")
         return sums[0] / sums[1]
 
     def added(self, before: Tensor | None, output: Tensor, labels: Tensor) -> Tensor:
@@ -96,10 +99,32 @@ class MetricPlugin(Kinded):
             The shape of ``before``, in float64.
 
         Raises:
-            ValueError: they are of another shape than before.
+            ValueError: they are no tensor, or of another shape than before.
         """
-        found = self.sums(output, labels).double()
+        import torch
+
+        found = self.sums(output, labels)
+        if not isinstance(found, torch.Tensor):
+            raise ValueError(f"{named(self)}.sums gives {found!r}, not a tensor")
         if before is not None and found.shape != before.shape:
             shapes = f"{tuple(found.shape)} after {tuple(before.shape)}"
-            raise ValueError(f"{type(self).__name__}.sums gives {shapes}: one shape is needed for batches of any size")
-        return found if before is None else before + found
+            raise ValueError(f"{named(self)}.sums gives {shapes}: one shape is needed for batches of any size")
+        return found.double() if before is None else before + found.double()
+
+    def number(self, sums: Tensor) -> float:
+        """:meth:`value` of all batches together.
+
+        Args:
+            sums: as of :meth:`added`, on any device.
+
+        Raises:
+            ValueError: it is not one number.
+        """
+        import torch
+
+        found = self.value(sums.cpu())
+        with suppress(TypeError, ValueError, OverflowError, RuntimeError):  # the last of a tensor of several
+            if not isinstance(found, str | bytes):  # of which float() would read some
+                return float(found)
+        told = f"a tensor of shape {tuple(found.shape)}" if isinstance(found, torch.Tensor) else repr(found)
+        raise ValueError(f"{named(self)}.value gives {told}, not one number")

@@ -63,8 +63,11 @@ class Results:
         ways = ["frame() has a row an epoch, with the settings that vary; cells, epochs and steps are the tables"]
         return "\n".join([*lines[:7], *more, *left_out, *ways])
 
-    def frame(self) -> pd.DataFrame:
-        """Everything in one tidy frame.
+    def frame(self, *, trials: bool = False) -> pd.DataFrame:
+        """Everything in one tidy frame, but for the trials of ``[select]``, which only choose a setting.
+
+        Args:
+            trials: have them too, and a column ``trial`` that is true of their rows.
 
         Returns:
             A row an epoch, and one for a cell without any: ``suite``, ``environment``, ``key``, ``method`` (its label),
@@ -75,22 +78,32 @@ class Results:
         import pandas as pd  # whoever finds no results needs none, and it takes a while
 
         whole = {cell.key: cell.settings for suite in self.suites.values() for cell in suite.cells}
+        measured = self.cells.assign(trial=self._of_trials())
+        if not trials:
+            measured = measured[~measured.pop("trial")].reset_index(drop=True)
         settings = pd.json_normalize(
             [
                 whole.get(key) or json.loads(text)
-                for key, text in zip(self.cells["key"], self.cells["settings"], strict=True)
+                for key, text in zip(measured["key"], measured["settings"], strict=True)
             ]
         )
         known = settings.columns.isin(["batch_size", "seed", "method.kind", "method.label"])
         varying = settings.loc[:, (settings.astype(str).nunique() > 1) & ~known]
         names = ["suite", "environment", "key", "label", "batch_size", "seed", "status"]
-        cells = pd.concat([self.cells[names].rename(columns={"label": "method"}), varying], axis=1)
+        names += ["trial"] if trials else []
+        cells = pd.concat([measured[names].rename(columns={"label": "method"}), varying], axis=1)
         epochs = self.epochs.drop(columns=["block", "turn", "metrics"])
         own = [own_numbers(text) for text in self.epochs["metrics"]]
         for name in dict.fromkeys(name for row in own for name in row):
             numbers = pa.array([row.get(name) for row in own], pa.float64())
             epochs[name] = pd.Series(pd.arrays.ArrowExtensionArray(numbers), index=epochs.index)
         return cells.merge(epochs, how="left", on=["suite", "environment", "key"])
+
+    def _of_trials(self) -> list[bool]:
+        """Of each cell, whether it only serves to choose a setting: as its suite says now, else as it was measured."""
+        roles = {(name, cell.key): cell.role for name, suite in self.suites.items() for cell in suite.cells}
+        rows = zip(self.cells["suite"], self.cells["key"], self.cells["role"], strict=True)
+        return [roles.get((suite, key), role) == "trial" for suite, key, role in rows]
 
     def of_suites(self, names: Collection[str]) -> Results:
         """The results of these suites alone; what is damaged or unknown stays named.

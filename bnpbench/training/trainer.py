@@ -229,7 +229,7 @@ class Trainer:
             with torch.autocast(self.device.type, enabled=False):
                 sums = [one.added(before, wide, labels) for one, before in zip(metrics, sums, strict=True)]
         self.model.train()
-        values = [float(one.value(total.cpu())) for one, total in zip(metrics, sums, strict=True) if total is not None]
+        values = [one.number(total) for one, total in zip(metrics, sums, strict=True) if total is not None]
         return [loss.item() / count, correct.item() / count, *values]
 
     def _scores(self) -> EpochRow:

@@ -60,6 +60,61 @@ def test_a_step_that_would_not_fit_is_not_tried() -> None:
     assert "0.0 GiB of memory" in told[0].message
 
 
+METRICS = """
+from typing import Literal
+from bnpbench import MetricPlugin
+
+
+class Fault(MetricPlugin):
+    kind: Literal["fault"]
+    how: str
+
+    @property
+    def name(self):
+        return self.how
+
+    def sums(self, output, labels):
+        import torch
+        if self.how == "raises":
+            raise ArithmeticError("no such number")
+        return output[:, 0] if self.how == "rows" else torch.ones(3 if self.how == "vector" else 2)
+
+    def value(self, sums):
+        return sums if self.how == "vector" else sums[0] / sums[1]
+"""
+LINE = METRICS[: METRICS.index("raise ArithmeticError")].count("\n") + 1
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("network", ["fc", "gpt"])
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("fine", ""),
+        ("vector", "score.vector: ValueError: fault.py: Fault.value gives a tensor of shape (3,), not one number"),
+        ("rows", "score.rows: ValueError: fault.py: Fault.sums gives "),
+        ("raises", f"score.raises: ArithmeticError: no such number (fault.py:{LINE})"),
+    ],
+)
+def test_a_metric_that_fails_is_told_with_its_name(how: str, told: str, network: str, tmp_path: Path) -> None:
+    """It was told after the first epoch of a run."""
+    (tmp_path / "fault.py").write_text(METRICS)
+    text = SUITE.replace("epochs = 2", f'epochs = 2\nmetrics = ["top-k", {{ kind = "fault", how = "{how}" }}]')
+    text = text.replace('"tiny"', '"tiny"\nplugins = ["fault.py"]')
+    if network == "gpt":
+        text = "\n".join(line for line in text.splitlines() if not line.startswith(("dataset", "network")))
+        (tmp_path / "a.txt").write_text("a number that is read " * 100)
+        tokens = 'dataset = { kind = "text", path = "a.txt", context = 16 }\n'
+        tokens += 'network = { kind = "gpt", width = 8, depth = 1 }'
+        text = text.replace("[train]", f"[train]\n{tokens}")
+    cells = load_suite(suite(tmp_path, text), allow_plugins=True).cells(device="cpu", threads=1)
+    tried: list[Tried] = []
+    smoke(Smoke(cells[:1], tmp_path), tried.append)
+    (one,) = tried
+    assert (one.status, one.message.startswith(told)) == ("error" if told else "finite", True), one.message
+    assert told or not one.message
+
+
 def test_streamed_images_are_rated_when_somebody_asks() -> None:
     """Rating them decodes thousands, which two steps do not wait for."""
     assert "rate" not in Resident.__dict__

@@ -65,6 +65,19 @@ def test_a_loss_that_is_not_one_value_a_label_says_so() -> None:
         Whole.made().mean(torch.ones(2, 3), torch.tensor([0, 2]))
 
 
+class Mute(LossPlugin):
+    kind: Literal["mute"]
+
+    def of_each(self, output: Tensor, labels: Tensor) -> Tensor:
+        return None  # type: ignore[return-value]
+
+
+@pytest.mark.regression
+def test_a_loss_that_returns_nothing_says_so() -> None:
+    with pytest.raises(ValueError, match=r"test_base.py: Mute.of_each gives None, not one value a label, \(2,\)"):
+        Mute.made().total(torch.ones(2, 3), torch.tensor([0, 2]))
+
+
 # --- what a suite says -------------------------------------------------------------------------
 
 PLUGIN = """

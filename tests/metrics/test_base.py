@@ -102,6 +102,60 @@ def test_what_is_no_sum_says_so() -> None:
         over(Nothing.made(), output, labels, 4)
 
 
+class Given(Rows):
+    """Sums and value as they are given."""
+
+    kind: Literal["given"]
+    summed: Any = None
+    valued: Any = None
+
+    def sums(self, output: Tensor, labels: Tensor) -> Tensor:
+        return torch.ones(2) if self.summed is None else self.summed
+
+    def value(self, sums: Tensor) -> Tensor | float:
+        return super().value(sums) if self.valued is None else self.valued()
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"valued": lambda: torch.zeros(3)}, "Given.value gives a tensor of shape (3,), not one number"),
+        ({"valued": lambda: torch.zeros(0)}, "Given.value gives a tensor of shape (0,), not one number"),
+        ({"valued": lambda: "0.5"}, "Given.value gives '0.5', not one number"),
+        ({"valued": lambda: None}, "Given.value gives None, not one number"),
+        ({"valued": lambda: [1.0]}, "Given.value gives [1.0], not one number"),
+        ({"summed": 3}, "Given.sums gives 3, not a tensor"),
+        ({"summed": torch.zeros(2, 2)}, "Given defines no value(), and its sums are (2, 2), not (2,)"),
+        ({"summed": torch.zeros(())}, "Given defines no value(), and its sums are (), not (2,)"),
+    ],
+)
+def test_what_is_no_number_says_whose_it_is(options: dict[str, Any], message: str) -> None:
+    """Python said what it could not do, of nothing with a name."""
+    one = trainer()
+    with pytest.raises(ValueError, match=r"^test_base\.py: ") as error:
+        one.evaluate(one.examples.test(), [Given.made(**options)])
+    assert str(error.value) == f"test_base.py: {message}"
+
+
+@pytest.mark.parametrize("value", [0.5, torch.tensor(0.5), torch.tensor([0.5]), np.float32(0.5), np.array(0.5)])
+def test_one_number_may_come_as_anything_that_holds_one(value: Any) -> None:
+    assert Given.made(valued=lambda: value).number(torch.ones(2)) == 0.5
+
+
+class Mute(MetricPlugin):
+    kind: Literal["mute"]
+
+    def of_each(self, output: Tensor, labels: Tensor) -> Tensor:
+        return None  # type: ignore[return-value]
+
+
+@pytest.mark.regression
+def test_a_metric_that_returns_nothing_says_so() -> None:
+    with pytest.raises(ValueError, match=r"test_base.py: Mute.of_each gives None, not one value a label, \(2,\)"):
+        over(Mute.made(), torch.ones(2, 3), torch.zeros(2, dtype=torch.int64), 2)
+
+
 # --- in training ---------------------------------------------------------------------------------
 
 

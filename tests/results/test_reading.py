@@ -146,6 +146,41 @@ def test_one_frame_has_a_row_an_epoch_and_the_settings_that_vary(tmp_path: Path)
     assert frame[frame.method == "bn"].test_accuracy.isna().all()
 
 
+@pytest.mark.regression
+def test_trials_are_no_rows_of_the_frame_unless_they_are_asked_for(tmp_path: Path) -> None:
+    """A mean over a method's rows was one of trials and finals, and a pivot by seed met each seed twice."""
+    made = Made(tmp_path)
+    for rate in (0.1, 0.5):
+        tried = {"validation": 0.2, "optimizer": {"kind": "sgd", "lr": rate}}
+        made.cell("bnp", 16, 1, epochs([1.0], [0.1]), role="trial", settings=tried, alone=True)
+    for seed in (1, 2):
+        chosen = {"optimizer": {"kind": "sgd", "lr": 0.5}}
+        made.cell("bnp", 16, seed, epochs([1.0], [0.9]), settings=chosen, alone=True)
+    made.cell("bnp", 16, 3, epochs([1.0], [0.2]), role="trial", in_suite=False, alone=True)
+    results = made.read()
+    frame = results.frame()
+    assert frame.pivot(index="seed", columns="method", values="test_accuracy")["bnp"].to_dict() == {1: 0.9, 2: 0.9}
+    assert not {"trial", "validation", "optimizer.lr"} & set(frame.columns)
+    whole = results.frame(trials=True)
+    assert {(row.seed, row.test_accuracy, row.trial) for row in whole.itertuples()} == {
+        (1, 0.1, True), (1, 0.9, False), (2, 0.9, False), (3, 0.2, True),
+    }  # fmt: skip
+    assert len(whole) == 5
+    assert whole.trial.dtype == bool
+    assert "optimizer.lr" in whole
+    trials = results.of_cells(results.cells.key[results.cells.role == "trial"])  # as of a run that was stopped
+    assert (len(trials.frame()), len(trials.frame(trials=True))) == (0, 3)
+
+
+@pytest.mark.regression
+def test_whether_a_cell_is_a_trial_is_what_its_suite_says_now(tmp_path: Path) -> None:
+    """A suite that selects no more asks for cells that were measured as trials."""
+    made = Made(tmp_path)
+    made.cell("bnp", rows=epochs([1.0], [0.5]), role="trial")
+    made.document["cells"][0]["role"] = "final"
+    assert made.read().frame().test_accuracy.tolist() == [0.5]
+
+
 def test_results_print_themselves_in_ten_lines_at_most(tmp_path: Path) -> None:
     made = Made(tmp_path)
     made.cell("bnp", rows=epochs([1.0, 2.0]))
