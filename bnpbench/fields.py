@@ -88,5 +88,8 @@ def default_of(model: type[BaseModel], name: str) -> object:
 Position = Literal["post", "pre"]
 """Where a normalization stands: behind the activation (``post``) or between a layer and its activation (``pre``)."""
 
+Sites = Literal["none", "native"]
+"""What stands where the author of a network of others normalizes: nothing, or what its author put there."""
+
 Over = Literal["none", "channel", "pixel"]
 """Over what a mean is taken: nothing, each channel's values, each single value's (He et al. 2015)."""

@@ -103,7 +103,9 @@ def no_site(network: str, method: str, preconditioned: bool) -> str:
 
 def no_form_of_its_own(network: str, method: str) -> str:
     """What is wrong with leaving a network's normalizations as they are where it has none but a method's."""
-    return f"the network {network!r} is made with a method's normalizations and has none of its own: {method!r} is none"
+    return (
+        f"the network {network!r} is made with a method's normalizations and has none of its own: {method!r} keeps none"
+    )
 
 
 def nothing_to_precondition(network: str, method: str) -> str:

@@ -3,20 +3,18 @@ not there, data that may not be fetched."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-import psutil
-
 from bnpbench.cache import expanded
 from bnpbench.datasets import storage
 from bnpbench.datasets.base import DatasetPlugin
 from bnpbench.errors import BnpbenchError, DataError, DeviceError
 from bnpbench.measure.driver import driver_count, driver_failure
+from bnpbench.measure.known import usable_cores
 from bnpbench.results import check_writable
 from bnpbench.suite import Cell, Settings, Suite
 from bnpbench.text import number_of
@@ -62,7 +60,7 @@ class Options:
 
     def selection(self, suite: Suite) -> Selection:
         """The cells that are asked for, as this machine would probably run them; torch is not asked."""
-        threads = max(_cores() // self.jobs, 1)
+        threads = max(usable_cores() // self.jobs, 1)
         return Selection(suite, likely_device(self.device), threads, self.only, self.seeds, self.epochs)
 
 
@@ -105,12 +103,6 @@ class Selection:
         return self.suite.finals(
             scores, device=self.device, threads=self.threads, only=self.only, seeds=self.seeds, epochs=self.epochs
         )
-
-
-def _cores() -> int:
-    """How many cores this process may use, as a child would tell; see ``executor.usable_cores``."""
-    count = psutil.cpu_count(logical=False) or os.cpu_count() or 1
-    return min(count, len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else count
 
 
 def check(suite: Suite, options: Options) -> Selection:

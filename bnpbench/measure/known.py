@@ -95,7 +95,7 @@ def environment_id(hardware: Hardware, software: Software) -> str:
 
 def hardware_with(gpu: str | None, gpus: int) -> Hardware:
     """This machine with so many CUDA devices, of which one is used."""
-    return Hardware(cpu=cpu_model(), cores=psutil.cpu_count(logical=False) or os.cpu_count() or 1, gpu=gpu, gpus=gpus)
+    return Hardware(cpu=cpu_model(), cores=_cores(), gpu=gpu, gpus=gpus)
 
 
 def software_with(torch: str, cuda: str | None) -> Software:
@@ -112,6 +112,15 @@ def software_with(torch: str, cuda: str | None) -> Software:
 def affinity() -> list[int] | None:
     """The cores that this process, and thus its children, may use; None where the system does not tell."""
     return sorted(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else None
+
+
+def usable_cores() -> int:
+    """How many cores this process may use, one thread each; ``executor.usable_cores`` tells it of an environment."""
+    return min(_cores(), len(affinity() or range(_cores())))
+
+
+def _cores() -> int:
+    return psutil.cpu_count(logical=False) or os.cpu_count() or 1
 
 
 def keep(environment: str, found: Rates) -> Path:

@@ -6,7 +6,6 @@ run on the same machine writes them into its ``environment.json``, and the repor
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -18,6 +17,7 @@ import psutil
 import torch
 from torch import Tensor
 
+from bnpbench.measure.known import usable_cores
 from bnpbench.records.documents import Rate, Rates
 
 REPETITIONS = 7
@@ -28,14 +28,14 @@ LAUNCHES = 2000
 
 
 def measure(only: str | None = None) -> Rates:
-    """All rates of the CPU, with one thread and with all cores, and of the first CUDA device if there is one.
+    """All rates of the CPU, with one thread and with all cores that it may use, and of the first CUDA device, if any.
 
     Args:
         only: cpu or cuda, to measure that alone.
     """
     before = torch.get_num_threads()
     rates: list[Rate | None] = []
-    for threads in dict.fromkeys((1, psutil.cpu_count(logical=False) or os.cpu_count() or 1)) if only != "cuda" else ():
+    for threads in dict.fromkeys((1, usable_cores())) if only != "cuda" else ():
         torch.set_num_threads(threads)
         rates += _rates(torch.device("cpu"), threads)
     torch.set_num_threads(before)

@@ -109,8 +109,8 @@ class MethodPlugin(Kinded):
             where there is none) or ``"pre"``.
         preconditioned: whether BNP preconditions the gradients, by the class's options where it has BNP's
             (:class:`bnpbench.methods.preconditioning.Preconditioning`), else by BNP's defaults.
-        native: whether a network of others keeps the normalizations that its author gave it; else they make room for
-            the method's, or for none.
+        sites: what a network of others has where its author normalizes: a class variable or an option, ``"native"``
+            (what its author put there) or, where there is none, the method's layers or nothing.
         one_device: it takes statistics of the whole batch, which none of several devices sees.
         ink: its colours and marker in figures; None: the next spare ones.
         baseline: its place among the methods that ratios are taken over, from 0; None: it is none of them.
@@ -118,7 +118,6 @@ class MethodPlugin(Kinded):
     """
 
     preconditioned: ClassVar[bool] = False
-    native: ClassVar[bool] = False
     one_device: ClassVar[bool] = False
     ink: ClassVar[Ink | None] = None
     baseline: ClassVar[int | None] = None
@@ -263,6 +262,11 @@ class MethodPlugin(Kinded):
         """Where a network puts the layers."""
         position: Position = getattr(self, "position", "post")
         return position
+
+    @property
+    def native(self) -> bool:
+        """Whether a network of others keeps the normalizations that its author gave it."""
+        return getattr(self, "sites", "none") == "native"
 
     @classmethod
     def normalizes(cls) -> bool:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
-from bnpbench.fields import Fraction, Positive
+from bnpbench.fields import Fraction, Positive, Sites
 from bnpbench.methods.base import MethodPlugin, Published
 from bnpbench.methods.preconditioning import Patterns, Training, left_alone, tell_left_alone
 from bnpbench.sites import Misfit
@@ -40,6 +40,7 @@ class GradientPlugin(MethodPlugin):
         rho: weight of the past in running values; 0: those of the step alone.
         first_layer: whether the layer that reads the input is preconditioned.
         layers: patterns of names of layers, as of ``bnp``.
+        sites: what a network of others has where its author normalizes: nothing, or what its author put there.
     """
 
     gradients: ClassVar[bool] = False
@@ -48,6 +49,7 @@ class GradientPlugin(MethodPlugin):
     rho: Fraction = 0.95
     first_layer: bool = True  # precondition the layer that reads the input
     layers: Patterns = ()  # patterns of names: "blocks.*", "!head"; absent: all
+    sites: Sites = "none"  # where the author of a network of others normalizes; "native": what its author put there
 
     # --- what a subclass defines ------------------------------------------------------------------
 
@@ -300,7 +302,7 @@ class GradientPlugin(MethodPlugin):
         return step.total + round(refresh.total / self.every) + (0 if self.looks_back else own.total)
 
     def refuses(self, training: Training) -> Misfit | None:
-        """Also where gradients at the outputs would be scaled with the loss, in fp16.
+        """Also where gradients at the outputs would be scaled with the loss, in fp16, or sites be taken twice.
 
         Args:
             training: how a cell would be trained.
@@ -310,6 +312,8 @@ class GradientPlugin(MethodPlugin):
         """
         if self.gradients and training.precision == "fp16":
             return Misfit(f"{self.kind} takes statistics of gradients, which fp16 scales with the loss")
+        if self.native and self.normalizes():
+            return Misfit(f"{self.kind} puts layers of its own where the network's normalizations would stay", "sites")
         return super().refuses(training)
 
     @classmethod

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from bnpbench.fields import Sites
 from bnpbench.methods.base import Ink, MethodPlugin
 
 
 class Native(MethodPlugin):
     """The network as its author made it, with the normalizations that it has, and plain gradients."""
 
-    native: ClassVar[bool] = True
+    sites: ClassVar[Sites] = "native"
     ink: ClassVar[Ink] = Ink("#999933", "#d1d16a", "h")
     kind: Literal["native"]

@@ -32,7 +32,8 @@ def misfit(settings: Settings) -> Misfit | None:
     if (reason := settings.optimizer.untraced(settings.engine)) is not None:
         return Misfit(reason)
     if method.native and not network.of_others:
-        return Misfit(no_form_of_its_own(network.kind, method.kind))
+        option = "sites" if "sites" in type(method).model_fields else None
+        return Misfit(no_form_of_its_own(network.kind, method.kind), option)
     sites = _sites(settings)
     if sites is None:
         return None

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from bnpbench.measure import rates
+from bnpbench.measure import known, rates
+from bnpbench.records.documents import Rate
 
 
 @pytest.fixture
@@ -33,6 +34,22 @@ def test_every_rate_has_its_spread(small: None) -> None:
         assert rate.repetitions == rates.REPETITIONS
     assert found.libraries
     assert not any("/" in line for line in found.libraries)
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize(("allowed", "threads"), [([1], {1}), ([0, 2], {1, 2}), (None, {1, 3}), ([0, 1, 2, 3], {1, 3})])
+def test_no_more_threads_than_the_process_may_use_cores(
+    small: None, monkeypatch: pytest.MonkeyPatch, allowed: list[int] | None, threads: set[int]
+) -> None:
+    """All physical cores were taken, which then waited for each other."""
+    monkeypatch.setattr(known, "affinity", lambda: allowed)
+    monkeypatch.setattr("psutil.cpu_count", lambda logical=True: 3)
+    monkeypatch.setattr(rates, "_rates", lambda device, threads: [rate(device, threads)])
+    assert {one.threads for one in rates.measure("cpu").rates if one is not None} == threads
+
+
+def rate(device: torch.device, threads: int | None) -> Rate:
+    return rates._rate(device, threads, "float32", (lambda: None, 1.0))
 
 
 def test_amounts_are_the_textbooks(small: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,6 +80,20 @@ def test_layers_are_left_alone_by_options(kind: str) -> None:
         made(kind, layers=("none",)).preconditioner(model, Training(4))
 
 
+def test_sites_are_not_taken_twice() -> None:
+    class Both(GradientPlugin):
+        kind: Literal["both"]
+
+        def layer(self, features: int, spatial_dims: int, site: str) -> nn.Module:
+            return nn.BatchNorm1d(features)
+
+    misfit = Both.made(sites="native").refuses(Training(4))
+    assert misfit is not None
+    assert misfit.option == "sites"
+    assert Both.made().refuses(Training(4)) is None
+    assert made("foof", sites="native").refuses(Training(4)) is None
+
+
 def test_scaled_gradients_are_refused_to_whom_looks_at_them() -> None:
     class Looks(GradientPlugin):
         gradients = True

@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from bnpbench.bnp import BNP
 from bnpbench.errors import NotApplicable
 from bnpbench.methods.base import MethodPlugin
+from bnpbench.methods.gradient import GradientPlugin
 from bnpbench.networks.imported import admit
 from bnpbench.registry import built_in
 from bnpbench.suite import Cell, Settings
@@ -26,6 +27,7 @@ from tests.support.others import NEEDS_TIMM
 from tests.support.training import CPU
 
 admit([__name__])  # whose functions make the networks below
+PRECONDITIONERS = [kind for kind, cls in built_in().kinds(MethodPlugin).items() if issubclass(cls, GradientPlugin)]
 METHODS: list[Any] = [*built_in().kinds(MethodPlugin), {"kind": "bn", "inference": "averaged"}]
 
 
@@ -308,13 +310,61 @@ def test_a_layer_counts_its_own_batches(tmp_path: Path) -> None:
     assert trainer(network, "native").model[1].num_batches_tracked == 7
 
 
+def double(method: Any) -> tuple[nn.Module, Tensor, Any]:
+    """The pretrained network in float64 under a method, its logits of two images, and what changes its gradients."""
+    settings = cell({"kind": "import", "target": f"{__name__}:pretrained"}, method).settings
+    model = models.build_model(settings, (3, 32, 32), 5, torch.Generator().manual_seed(1)).double().train()
+    preconditioner: Any = models.preconditioner(settings, model, (3, 32, 32))
+    images = torch.randn(2, 3, 32, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    output = model(images)
+    if getattr(settings.method, "looks_back", False):
+        preconditioner.look_back(output)
+    F.cross_entropy(output, torch.tensor([0, 3])).backward()
+    return model, output, preconditioner
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("kind", PRECONDITIONERS)
+def test_a_preconditioner_keeps_the_network_as_it_is_made_where_it_is_told_to(kind: str, tmp_path: Path) -> None:
+    """Before there was no way but without the author's normalizations: only BNP had one."""
+    saved(tmp_path)
+    method = {"kind": kind, "sites": "native"}
+    (native, expected, none), (model, output, preconditioner) = double("native"), double(method)
+    assert none is None
+    assert [type(layer) for layer in model] == [type(layer) for layer in native]
+    assert torch.equal(output, expected)
+    assert all(torch.equal(tensor, native.state_dict()[name]) for name, tensor in model.state_dict().items())
+    plain = {name: parameter.grad for name, parameter in native.named_parameters()}
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.grad, plain[name], rtol=1e-12, atol=1e-14)
+    preconditioner.precondition()
+    changed = {
+        name.partition(".")[0]
+        for name, parameter in model.named_parameters()
+        if not torch.allclose(parameter.grad, plain[name], rtol=1e-6, atol=0)
+    }
+    assert changed == {"0", "5", "7"}  # the layers; not the normalizations, 1 and 6
+    one = cell({"kind": "import", "target": f"{__name__}:pretrained"}, method)
+    columns = costs(one.settings, (3, 32, 32), 5).columns
+    assert (columns.sites_served, columns.bnp_layers) == (2, 3)
+    assert one.label == f"{kind}(sites=native)"
+
+
+@pytest.mark.parametrize("kind", PRECONDITIONERS)
+def test_else_a_preconditioner_has_a_network_without_normalization_under_the_key_that_it_had(kind: str) -> None:
+    one = cell({"kind": "import", "target": f"{__name__}:pretrained"}, {"kind": kind, "sites": "none"})
+    assert (one.settings.method.native, one.label) == (False, kind)
+    assert f'"method":{{"kind":"{kind}"}}' in one.canonical
+
+
 # --- what is refused -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["native", "bnp+native"])
-def test_a_network_that_is_built_with_its_method_has_no_form_of_its_own(method: str) -> None:
+@pytest.mark.parametrize("method", ["native", "bnp+native", {"kind": "foof", "sites": "native"}])
+def test_a_network_that_is_built_with_its_method_has_no_form_of_its_own(method: Any) -> None:
+    kind = method if isinstance(method, str) else method["kind"]
     settings = cell({"kind": "fc", "hidden": (4,)}, method).settings
-    with pytest.raises(NotApplicable, match=re.escape(f"none of its own: '{method}'")):
+    with pytest.raises(NotApplicable, match=re.escape(f"none of its own: '{kind}'")):
         models.build_model(settings, (3072,), 5, torch.Generator())
 
 

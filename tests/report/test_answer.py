@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from bnpbench.records.rows import own_text
 from bnpbench.report.answer import Answer, answers, gain_metric
 from bnpbench.report.data import views
 from bnpbench.report.query import Missing
@@ -187,13 +188,15 @@ def test_a_shortened_run_says_so_and_knows_of_no_target_that_it_did_not_reach(ma
     assert short.seconds.estimate == Missing("shortened to 3 of 15 epochs (3 seeds)")
 
 
-def test_steps_to_a_target_are_known_to_an_epoch(make: Make) -> None:
+@pytest.mark.parametrize("metric", ["test_accuracy", "score.f1"])
+def test_steps_to_a_target_are_known_to_an_epoch(make: Make, metric: str) -> None:
     """Two of three epochs with each seed: a step of one epoch has a deviation of 1/sqrt(12) on either side."""
     made = make()
-    made.document["targets"] = [0.5]
+    made.document |= {"targets": [0.5], "metric": metric}
     for seed in (1, 2, 3):
-        made.cell("vanilla", seed=seed, rows=epochs([1.0] * 3, [0.1, 0.2, 0.6], steps=[10] * 3))
-        made.cell("bnp", seed=seed, rows=epochs([1.0] * 3, [0.1, 0.6, 0.7], steps=[10] * 3))
+        for method, shares in (("vanilla", [0.1, 0.2, 0.6]), ("bnp", [0.1, 0.6, 0.7])):
+            own = {"metrics": [own_text({metric: share}) for share in shares]} if metric == "score.f1" else {}
+            made.cell(method, seed=seed, rows=epochs([1.0] * 3, () if own else shares, steps=[10] * 3, **own))
     steps = known(of(made)["bnp", 16].steps.estimate)
     half = stats.t.ppf(0.975, 2) * math.hypot(1 / 2, 1 / 3) / math.sqrt(12) / math.sqrt(3)
     assert (steps.low, steps.high) == pytest.approx((2 / 3 * math.exp(-half), 2 / 3 * math.exp(half)))

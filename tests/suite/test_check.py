@@ -193,6 +193,13 @@ def test_what_fits_no_network_is_refused_where_it_stands(
     assert "behind layer 'hidden1'" in str(error.value)
 
 
+def test_normalizations_are_kept_in_networks_of_others_alone(write: Callable[[str], Path]) -> None:
+    path = write('network = [{ kind = "fc", hidden = [8] }]\nmethod = ["foof", { kind = "foof", sites = "native" }]\n')
+    with pytest.raises(SuiteError, match="none of its own: 'foof' keeps none") as error:
+        load_suite(path)
+    assert (error.value.line, str(error.value.key)) == (11, "sweep.method[1].sites")
+
+
 def test_check_says_what_run_says_of_a_method_that_fits_no_network(write: Callable[[str], Path]) -> None:
     path = write('network = [{ kind = "fc", hidden = [8] }]\nmethod = ["vanilla", { kind = "gn", groups = 3 }]\n')
     check, run = (called(*command, path, cwd=path.parent) for command in (("check",), ("run", "--quiet")))

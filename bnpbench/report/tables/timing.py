@@ -44,9 +44,7 @@ def _seconds(view: View, group: Group, alone: bool) -> Table:
     sources = {at: source for at in cells if (source := published(view, group.at(at[1], at[0]), _METRIC))}
     counts = [estimate.n for estimate in estimates.values()]
     flagged = sum(_flagged(view, cell) for at in estimates for cell in cells[at][0])
-    notes = (
-        [f"Seconds of training: median and 95 % interval over {_over(estimates.values(), 'epochs')}."] if counts else []
-    )
+    notes = [f"Seconds of training: median and {_over(estimates.values(), 'epochs')}."] if counts else []
     if flagged:
         epochs, are = number_of(sum(counts), "epoch"), plural(flagged, "is an outlier", "are outliers")
         notes.append(f"{flagged} of {epochs} {are} (median absolute deviation); none is left out.")
@@ -85,7 +83,7 @@ def _ratios(view: View, group: Group, base: str) -> Table:
     notes = []
     if estimates:
         over = _over(estimates.values(), "pairs of epochs measured in turn")
-        notes = [f"Median and 95 % interval over {over}."]
+        notes = [f"Median and {over}."]
         notes += noise(view, list(filter(is_comparable, estimates.values())))
     return _pivoted(f"Ratio to {base}", group, methods, entries, notes)
 
@@ -136,8 +134,16 @@ def _intervals(
 
 
 def _over(estimates: Iterable[Estimate], what: str) -> str:
-    """What intervals rest on: processes where there are several, and their epochs."""
+    """What stands beside medians, intervals or ranges, and what each kind rests on: processes and their epochs."""
     found = list(estimates)
+    told = {
+        "95 % interval": [estimate for estimate in found if estimate.low is not None],
+        "range": [estimate for estimate in found if estimate.low is None],
+    }
+    return ", or ".join(f"{spread} over {_counts(those, what)}" for spread, those in told.items() if those)
+
+
+def _counts(found: Sequence[Estimate], what: str) -> str:
     epochs, processes = span(estimate.n for estimate in found), span(estimate.processes for estimate in found)
     one = what.replace("pairs", "pair", 1) if "pairs" in what else what.replace("epochs", "epoch", 1)
     return f"{epochs} {one if epochs == '1' else what} of {processes} process{'' if processes == '1' else 'es'}"

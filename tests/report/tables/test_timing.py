@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import pytest
+
 from bnpbench.report import render
+from bnpbench.report.tables import chapters
 from tests.support.made_results import Made, epochs
 
 Make = Callable[..., Made]
+TITLE = "Time per epoch"
 
 
 def test_methods_that_took_no_turns_have_no_ratio_and_the_report_says_why(make: Make) -> None:
@@ -59,6 +63,37 @@ def test_a_ratio_of_several_processes_is_of_their_medians(make: Make) -> None:
     half = 12.70620 * math.log(1.01)
     assert f"| bnp      | 2.000 [{2 * math.exp(-half):.3f}, {2 * math.exp(half):.3f}]" in text
     assert "Median and 95 % interval over 6 pairs of epochs measured in turn of 2 processes." in text
+
+
+@pytest.mark.regression
+def test_where_times_are_not_comparable_the_note_speaks_of_their_range(make: Make) -> None:
+    """It said that an interval was shown, of two epochs of each of three processes."""
+    made = make()
+    for seed in (1, 2, 3):
+        for method, factor in (("vanilla", 1.0), ("bnp", 2.0), ("bn", 3.0)):
+            base = factor * (1 + (factor - 1) * seed / 500)  # ratios differ from seed to seed
+            rows = epochs([base * (1 + (seed + place) / 100) for place in range(3)])
+            made.cell(method, seed=seed, rows=rows[: 2 + (method != "bn")], jobs=1 + (method == "bn"))
+    (section,) = (found for chapter in chapters(made.read()) for found in chapter.sections if found.title == TITLE)
+    notes = {table.title: table.notes[0] for table in section.tables}
+    over = "epochs of 3 processes"
+    assert (
+        notes["Seconds per epoch"]
+        == f"Seconds of training: median and 95 % interval over 9 {over}, or range over 6 {over}."
+    )
+    over = "pairs of epochs measured in turn of 3 processes"
+    assert notes["Ratio to vanilla"] == f"Median and 95 % interval over 9 {over}, or range over 6 {over}."
+    assert notes["Ratio to bn"] == "Median and range over 6 pairs of epochs measured in turn of 3 processes."
+
+
+@pytest.mark.regression
+def test_where_no_time_is_comparable_the_note_promises_no_interval(make: Make) -> None:
+    made = make()
+    for method in ("vanilla", "bnp"):
+        made.cell(method, rows=epochs([1.0, 1.1, 1.2]), jobs=2)
+    text = render(made.read())
+    assert "Seconds of training: median and range over 3 epochs of 1 process." in text
+    assert "Median and range over 3 pairs of epochs measured in turn of 1 process." in text
 
 
 def test_a_noisy_ratio_carries_a_warning_that_knows_what_is_on(make: Make) -> None:
