@@ -83,6 +83,9 @@ class MetricPlugin(Kinded):
 
         Returns:
             One number; NaN where there is none. By default, of (2,), the first by the second.
+
+        Raises:
+            ValueError: a class with sums of its own leaves it to this one, which divides two numbers.
         """
         if sums.shape != (2,):
             raise ValueError(f"{named(self)} defines no value(), and its sums are {tuple(sums.shape)}, not (2,)")
@@ -116,6 +119,9 @@ class MetricPlugin(Kinded):
 
         Args:
             sums: as of :meth:`added`, on any device.
+
+        Returns:
+            The metric.
 
         Raises:
             ValueError: it is not one number.

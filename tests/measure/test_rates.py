@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from bnpbench.measure import known, rates
-from bnpbench.records.documents import Rate
 
 
 @pytest.fixture
@@ -44,12 +43,7 @@ def test_no_more_threads_than_the_process_may_use_cores(
     """All physical cores were taken, which then waited for each other."""
     monkeypatch.setattr(known, "affinity", lambda: allowed)
     monkeypatch.setattr("psutil.cpu_count", lambda logical=True: 3)
-    monkeypatch.setattr(rates, "_rates", lambda device, threads: [rate(device, threads)])
     assert {one.threads for one in rates.measure("cpu").rates if one is not None} == threads
-
-
-def rate(device: torch.device, threads: int | None) -> Rate:
-    return rates._rate(device, threads, "float32", (lambda: None, 1.0))
 
 
 def test_amounts_are_the_textbooks(small: None, monkeypatch: pytest.MonkeyPatch) -> None:

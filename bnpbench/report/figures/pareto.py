@@ -67,7 +67,9 @@ def _figure(view: View, places: Sequence[_Reached], target: float) -> Iterator[F
         found = [series for cell in place.there if (series := list(step_seconds(view, cell).values()))]
         return comparable(processes_interval(found, "times"), place.there) if found else Missing("no time of a step")
 
-    peaks = any(not isinstance(_peak(view, cell), Missing) for place in places for cell in place.there)
+    there = [cell for place in places for cell in place.there]
+    peaks, kept = (any(not isinstance(ask(view, cell), Missing) for cell in there) for ask in (_peak, _kept))
+    peaks |= not kept
 
     def memory(place: _Reached) -> Estimate | Missing:
         if peaks:

@@ -96,7 +96,7 @@ def test_where_no_memory_is_known_it_says_so(make: Make) -> None:
     made = several(make(), peak_memory_bytes=0)
     (figure,) = pictures(made)
     assert len(panels(figure)) == 1
-    assert any(note.startswith("Not shown over memory that the method keeps, MiB (no method") for note in figure.notes)
+    assert "Not shown over peak memory, MiB (no peak_memory_bytes): all." in figure.notes
 
 
 def test_cells_that_share_a_process_are_placed_by_what_their_methods_keep(make: Make) -> None:
