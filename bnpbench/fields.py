@@ -88,7 +88,7 @@ def default_of(model: type[BaseModel], name: str) -> object:
 Position = Literal["post", "pre"]
 """Where a normalization stands: behind the activation (``post``) or between a layer and its activation (``pre``)."""
 
-Sites = Literal["none", "native"]
+Sites = Literal["none", "keep"]
 """What stands where the author of a network of others normalizes: nothing, or what its author put there."""
 
 Over = Literal["none", "channel", "pixel"]

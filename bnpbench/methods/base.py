@@ -109,7 +109,7 @@ class MethodPlugin(Kinded):
             where there is none) or ``"pre"``.
         preconditioned: whether BNP preconditions the gradients, by the class's options where it has BNP's
             (:class:`bnpbench.methods.preconditioning.Preconditioning`), else by BNP's defaults.
-        sites: what a network of others has where its author normalizes: a class variable or an option, ``"native"``
+        sites: what a network of others has where its author normalizes: a class variable or an option, ``"keep"``
             (what its author put there) or, where there is none, the method's layers or nothing.
         one_device: it takes statistics of the whole batch, which none of several devices sees.
         ink: its colours and marker in figures; None: the next spare ones.
@@ -266,7 +266,7 @@ class MethodPlugin(Kinded):
     @property
     def native(self) -> bool:
         """Whether a network of others keeps the normalizations that its author gave it."""
-        return getattr(self, "sites", "none") == "native"
+        return getattr(self, "sites", "none") == "keep"
 
     @classmethod
     def normalizes(cls) -> bool:

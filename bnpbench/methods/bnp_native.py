@@ -13,6 +13,6 @@ class BnpNative(MethodPlugin, Preconditioning):
     """BNP on the network as its author made it, with the normalizations that it has."""
 
     preconditioned: ClassVar[bool] = True
-    sites: ClassVar[Sites] = "native"
+    sites: ClassVar[Sites] = "keep"
     ink: ClassVar[Ink] = Ink("#aa4499", "#dd77cc", "X")
     kind: Literal["bnp+native"]

@@ -49,7 +49,7 @@ class GradientPlugin(MethodPlugin):
     rho: Fraction = 0.95
     first_layer: bool = True  # precondition the layer that reads the input
     layers: Patterns = ()  # patterns of names: "blocks.*", "!head"; absent: all
-    sites: Sites = "none"  # where the author of a network of others normalizes; "native": what its author put there
+    sites: Sites = "none"  # where the author of a network of others normalizes; "keep": what its author put there
 
     # --- what a subclass defines ------------------------------------------------------------------
 

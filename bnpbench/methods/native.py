@@ -11,6 +11,6 @@ from bnpbench.methods.base import Ink, MethodPlugin
 class Native(MethodPlugin):
     """The network as its author made it, with the normalizations that it has, and plain gradients."""
 
-    sites: ClassVar[Sites] = "native"
+    sites: ClassVar[Sites] = "keep"
     ink: ClassVar[Ink] = Ink("#999933", "#d1d16a", "h")
     kind: Literal["native"]

@@ -87,11 +87,11 @@ def test_sites_are_not_taken_twice() -> None:
         def layer(self, features: int, spatial_dims: int, site: str) -> nn.Module:
             return nn.BatchNorm1d(features)
 
-    misfit = Both.made(sites="native").refuses(Training(4))
+    misfit = Both.made(sites="keep").refuses(Training(4))
     assert misfit is not None
     assert misfit.option == "sites"
     assert Both.made().refuses(Training(4)) is None
-    assert made("foof", sites="native").refuses(Training(4)) is None
+    assert made("foof", sites="keep").refuses(Training(4)) is None
 
 
 def test_scaled_gradients_are_refused_to_whom_looks_at_them() -> None:

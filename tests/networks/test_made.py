@@ -328,7 +328,7 @@ def double(method: Any) -> tuple[nn.Module, Tensor, Any]:
 def test_a_preconditioner_keeps_the_network_as_it_is_made_where_it_is_told_to(kind: str, tmp_path: Path) -> None:
     """Before there was no way but without the author's normalizations: only BNP had one."""
     saved(tmp_path)
-    method = {"kind": kind, "sites": "native"}
+    method = {"kind": kind, "sites": "keep"}
     (native, expected, none), (model, output, preconditioner) = double("native"), double(method)
     assert none is None
     assert [type(layer) for layer in model] == [type(layer) for layer in native]
@@ -347,7 +347,7 @@ def test_a_preconditioner_keeps_the_network_as_it_is_made_where_it_is_told_to(ki
     one = cell({"kind": "import", "target": f"{__name__}:pretrained"}, method)
     columns = costs(one.settings, (3, 32, 32), 5).columns
     assert (columns.sites_served, columns.bnp_layers) == (2, 3)
-    assert one.label == f"{kind}(sites=native)"
+    assert one.label == f"{kind}(sites=keep)"
 
 
 @pytest.mark.parametrize("kind", PRECONDITIONERS)
@@ -360,7 +360,7 @@ def test_else_a_preconditioner_has_a_network_without_normalization_under_the_key
 # --- what is refused -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["native", "bnp+native", {"kind": "foof", "sites": "native"}])
+@pytest.mark.parametrize("method", ["native", "bnp+native", {"kind": "foof", "sites": "keep"}])
 def test_a_network_that_is_built_with_its_method_has_no_form_of_its_own(method: Any) -> None:
     kind = method if isinstance(method, str) else method["kind"]
     settings = cell({"kind": "fc", "hidden": (4,)}, method).settings

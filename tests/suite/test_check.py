@@ -194,7 +194,7 @@ def test_what_fits_no_network_is_refused_where_it_stands(
 
 
 def test_normalizations_are_kept_in_networks_of_others_alone(write: Callable[[str], Path]) -> None:
-    path = write('network = [{ kind = "fc", hidden = [8] }]\nmethod = ["foof", { kind = "foof", sites = "native" }]\n')
+    path = write('network = [{ kind = "fc", hidden = [8] }]\nmethod = ["foof", { kind = "foof", sites = "keep" }]\n')
     with pytest.raises(SuiteError, match="none of its own: 'foof' keeps none") as error:
         load_suite(path)
     assert (error.value.line, str(error.value.key)) == (11, "sweep.method[1].sites")
