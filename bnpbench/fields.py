@@ -5,10 +5,13 @@ from __future__ import annotations
 import sys
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Options(BaseModel):
@@ -63,6 +66,18 @@ def named(thing: Kinded) -> str:
     cls = type(thing)
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
     return f"{Path(file).name}: {cls.__name__}" if file else cls.__name__
+
+
+def one_of_each(thing: Kinded, found: Tensor, labels: Tensor) -> Tensor:
+    """What a thing's ``of_each()`` has found, of the shape of ``labels``.
+
+    Raises:
+        ValueError: it is not one value a label.
+    """
+    if getattr(found, "shape", None) != labels.shape:
+        told = tuple(found.shape) if hasattr(found, "shape") else repr(found)
+        raise ValueError(f"{named(thing)}.of_each gives {told}, not one value a label, {tuple(labels.shape)}")
+    return found
 
 
 @cache

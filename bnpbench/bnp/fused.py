@@ -5,8 +5,8 @@ launch. Compiled, a layer is one loop over the rows of its gradient, and on a GP
 anew for each row, so that it needs none of its own. A step that is compiled as a whole takes the same formulas
 in, as a part of it.
 
-Where the optimizer is known (:meth:`bnpbench.bnp.BNP.precondition_with`), the same loop updates the weights: its own
-step is traced behind the formulas, on what the optimizer itself keeps.
+Where the optimizer is known (:meth:`bnpbench.bnp.BNP.precondition_with`), the same loop updates the weights, by
+the formulas of :mod:`bnpbench.bnp.joined` on what the optimizer itself keeps.
 
 The layouts of all tensors are constants of the compiled function; q^2, which goes by the batch, and learning rates are
 arguments.
@@ -86,8 +86,7 @@ class Layout:
         rho, eps1, eps2, center, standardize: of :class:`bnpbench.bnp.BNP`.
         batch: whether the statistics of the batch take the place of the running values.
         rows: of each layer of the section, where its channels begin, and whether mean and variance are given or rows;
-            empty where the statistics of all
-            are one tensor; None where step 2 has been done.
+            empty where the statistics of all are one tensor; None where step 2 has been done.
         update: of the optimizer, where its step is taken too.
         threads: of a CPU, that the code is made for.
     """

@@ -66,24 +66,26 @@ def preflight(request: Preflight, tell: Tell) -> dict[str, Costs]:
     costing = {cell.key: cell.settings.costing() for cell in request.cells}
     distinct = dict.fromkeys(costing.values())
     found: dict[Settings, Costs] = {}
-    _check_patterns({cell.settings.costing(): None for cell in (*request.cells, *request.whole)}, root)
+    _check_patterns((cell.settings for cell in (*request.cells, *request.whole)), root)
     for place, settings in enumerate(distinct, start=1):
         tell(Phase("preflight", f"{place}/{len(distinct)}"))
         found[settings] = _costs(settings, root)
     return {key: found[settings] for key, settings in costing.items()}
 
 
-def _check_patterns(distinct: Iterable[Settings], root: Path) -> None:
+def _check_patterns(every: Iterable[Settings], root: Path) -> None:
     """Raises SuiteError for a pattern of a method's ``layers`` that fits none of the networks that it meets."""
     fitting: dict[str, bool] = {}
     there: dict[str, None] = {}
     known: dict[tuple[Any, Any], list[str]] = {}
-    for settings in distinct:
+    for settings in every:
         patterns = settings.method.layers if isinstance(settings.method, Preconditioning | GradientPlugin) else ()
         if not patterns:
             continue
         place = (settings.dataset, settings.network)
-        names = known[place] if place in known else known.setdefault(place, _layers(settings, root))
+        if place not in known:
+            known[place] = _layers(settings, root)
+        names = known[place]
         there |= dict.fromkeys(names)
         for pattern in patterns:
             fits = not names or any(fnmatchcase(name, pattern.removeprefix("!")) for name in names)

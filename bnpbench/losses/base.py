@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from bnpbench.fields import Kinded, named
+from bnpbench.fields import Kinded, named, one_of_each
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -57,8 +57,4 @@ class LossPlugin(Kinded):
         return self._of_each(output, labels).sum()
 
     def _of_each(self, output: Tensor, labels: Tensor) -> Tensor:
-        found = self.of_each(output, labels)
-        if getattr(found, "shape", None) != labels.shape:
-            told = tuple(found.shape) if hasattr(found, "shape") else repr(found)
-            raise ValueError(f"{named(self)}.of_each gives {told}, not one value a label, {tuple(labels.shape)}")
-        return found
+        return one_of_each(self, self.of_each(output, labels), labels)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from bnpbench.fields import Kinded, named
+from bnpbench.fields import Kinded, named, one_of_each
 from bnpbench.records.rows import own_metric
 
 if TYPE_CHECKING:
@@ -68,11 +68,7 @@ class MetricPlugin(Kinded):
         """
         import torch
 
-        found = self.of_each(output, labels)
-        if getattr(found, "shape", None) != labels.shape:
-            told = tuple(found.shape) if hasattr(found, "shape") else repr(found)
-            raise ValueError(f"{named(self)}.of_each gives {told}, not one value a label, {tuple(labels.shape)}")
-        total = found.sum(dtype=torch.float64)
+        total = one_of_each(self, self.of_each(output, labels), labels).sum(dtype=torch.float64)
         return torch.stack((total, total.new_full((), labels.numel())))
 
     def value(self, sums: Tensor) -> Tensor | float:

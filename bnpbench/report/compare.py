@@ -47,11 +47,10 @@ def compare(
     run, and a metric of its own, when it is less good by more than ``ACCURACY_TOLERANCE`` (above 1 by more than this
     share of it), a status when the cell ended less well; a number that is no more there is worse too. What is better is
     an improvement, never a regression. A time is worse when its ratio is above 1 + ``max_slowdown`` and its whole
-    interval too. Times are judged per method,
-    batch size and setting, over seeds and epochs, on one kind of machine only, and where no change between two values
-    of ``MEASUREMENT`` can have moved them. Where a method took turns with vanilla in both runs, its ratio to vanilla is
-    judged: between two runs a machine drifts by more than the interval of either shows, and the ratio is free of that.
-    Elsewhere the seconds are judged.
+    interval too. Times are judged per method, batch size and setting, over seeds and epochs, on one kind of machine
+    only, and where no change between two values of ``MEASUREMENT`` can have moved them. Where a method took turns with
+    vanilla in both runs, its ratio to vanilla is judged: between two runs a machine drifts by more than the interval of
+    either shows, and the ratio is free of that. Elsewhere the seconds are judged.
 
     Args:
         base: the baseline; None or without a measured cell: the outcome is ``no baseline``.

@@ -100,9 +100,7 @@ def draw_panels(figure: Figure, inks: Mapping[str, Ink]) -> Canvas:
     canvas.draw_without_rendering()  # lays out, once for all formats
     canvas.set_layout_engine("none")
     for panel, axes in pairs:
-        place = (
-            axes.get_position().bounds
-        )  # whose last digits the solver of the layout does not give the same every time
+        place = axes.get_position().bounds  # the layout's solver does not give its last digits the same every time
         axes.set_position((round(place[0], 6), round(place[1], 6), round(place[2], 6), round(place[3], 6)))
         if isinstance(panel, CrossPanel):
             _label_crosses(axes, panel, inks)
