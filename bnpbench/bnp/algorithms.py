@@ -30,7 +30,7 @@ _ROWS_PER_PASS = 8192
 
 # A compiled step adds up so many rows at a time. Generated code goes down a column, and over all rows at once each
 # element would lie in another page of memory.
-_ROWS_PER_BLOCK = 16
+_ROWS_PER_BLOCK = 8
 
 # From so many examples and elements on, each position of a convolution's input is first taken as a column of its own.
 _EXAMPLES_FOR_COLUMNS, _ELEMENTS_FOR_COLUMNS = 16, 2**16
@@ -261,6 +261,20 @@ def precondition_rows(
         return weight_grad * columns - along * (direction / (factor + moment)), None
     weight_grad = (weight_grad - bias_grad.view(-1, *[1] * len(inside)) * mean) * columns  # step 4
     return weight_grad, bias_grad * factor - (weight_grad * mean).sum(inside)  # step 5
+
+
+def in_memory(vector: Tensor) -> Tensor:
+    """A vector that stands beside many rows, as a compiled step is to have it: else each row would compute it anew.
+
+    It keeps what is joined. In an eager step it is in memory already.
+
+    Args:
+        vector: (n,).
+    """
+    if not (torch.compiler.is_compiling() and vector.is_cpu):
+        return vector
+    half = len(vector) // 2
+    return torch.cat([vector[:half], vector[half:]])
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:

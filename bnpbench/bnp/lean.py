@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from bnpbench.bnp.algorithms import in_memory
 from bnpbench.bnp.layer import Layer, Terms, autocasts
 from bnpbench.bnp.running import Running
 from bnpbench.errors import StatisticsError
@@ -179,7 +180,10 @@ class _Lean(torch.autograd.Function):
             return grad.mm(weight), None, None, None
         mean, inverse_variance, scale = ctx.product.terms()
         factor, transposed = 1.0 / scale, grad.t()
-        centred = (inputs - mean) * (inverse_variance * factor)  # Z
+        columns = inverse_variance * factor
+        if len(inputs) > 1:  # beside a single row, what is computed anew is computed once
+            mean, columns = in_memory(mean), in_memory(columns)
+        centred = (inputs - mean) * columns  # Z
         input_grad = grad.mm(weight) if ctx.needs_input_grad[0] else None
         weight_grad, bias_grad = transposed.mm(centred), transposed.mv(factor - centred.mv(mean))
         return input_grad, weight_grad, bias_grad, None

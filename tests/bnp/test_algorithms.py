@@ -95,7 +95,7 @@ def test_large_planes(shape: tuple[int, ...]) -> None:
     torch.testing.assert_close(variance, rows.var(0, correction=0), rtol=1e-8, atol=0)
 
 
-@pytest.mark.parametrize("rows", [2, 15, 16, 17, 60])
+@pytest.mark.parametrize("rows", [2, 7, 8, 9, 60])
 def test_statistics_while_compiling(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.compiler, "_is_compiling_flag", True)
     h = draw(rows, 4)
@@ -104,6 +104,14 @@ def test_statistics_while_compiling(rows: int, monkeypatch: pytest.MonkeyPatch) 
     mean, variance = a.batch_statistics(h)
     torch.testing.assert_close(mean, h.mean(0), rtol=1e-13, atol=1e-13)
     torch.testing.assert_close(variance, h.var(0, correction=0), rtol=1e-8, atol=0)
+
+
+@pytest.mark.parametrize("length", [1, 2, 7])
+def test_a_vector_in_memory_is_itself(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    vector = draw(length)
+    assert a.in_memory(vector) is vector
+    monkeypatch.setattr(torch.compiler, "_is_compiling_flag", True)
+    assert a.in_memory(vector).equal(vector)
 
 
 def test_long_inputs_are_taken_in_pieces() -> None:
