@@ -61,6 +61,7 @@ class Member:
     clock_mhz_before: float | None = None  # at the end of the steps of its first epoch, and of its last
     clock_mhz_after: float | None = None
     kernels: int | None = None
+    optimizer_bytes: int | None = None  # of its state, once all steps are done
     throttled: bool | None = None  # at the end of those of any epoch
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     saved: float = 0.0  # when its checkpoint was written, or the block began
@@ -317,6 +318,7 @@ class BlockRun:
         assert trainer is not None
         if stop is not None or (trainer.finished and self.request.block.measure.interval is None):
             member.stopped_by = stop or "epochs"
+            member.optimizer_bytes = trainer.state.optimizer_bytes
             if self.device.type == "cuda":
                 member.kernels = trainer.kernels()
                 if member.kernels is None:
@@ -361,6 +363,7 @@ class BlockRun:
             "status": member.status,
             "message": member.message,
             "kernels_per_step": member.kernels,
+            "optimizer_state_bytes": member.optimizer_bytes,
             "peak_memory_bytes": peak,
             "energy_joules": total([row["energy_joules"] for row in member.rows]),
             "setup_seconds": member.setup_seconds,

@@ -133,6 +133,7 @@ class CellRow(TypedDict, total=False):
         int | None, Metric(label="kernels", better="lower", exact=True, judged="under one torch")
     ]  # CUDA
     method_state_bytes: Annotated[int | None, Metric("B", better="lower", exact=True)]  # of what changes the gradients
+    optimizer_state_bytes: Annotated[int | None, Metric("B", better="lower", exact=True)]  # of what updates the weights
     bnp_form: str | None
     sites: str | None  # of a network of others, a line each
     sites_served: Annotated[int | None, Metric(exact=True)]

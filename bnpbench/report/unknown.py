@@ -114,6 +114,7 @@ _REASONS: dict[str, Why] = {
     "method_state_bytes": _noted(
         "costs are not known", "no preconditioner, or not recorded yet when they were measured"
     ),
+    "optimizer_state_bytes": lambda view, cell: "not recorded yet when they were measured",
     **dict.fromkeys(_REFRESHED, lambda view, cell: "no step refreshes what its method keeps"),
     **dict.fromkeys(_LAPS, lambda view, cell: "too few steps were timed by themselves"),
 }

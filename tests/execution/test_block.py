@@ -77,6 +77,16 @@ def test_a_cell_tells_the_form_of_bnp_that_ran_and_why_not_the_other(
     assert "no compiler" in row["message"]
 
 
+@pytest.mark.parametrize(("rate", "status", "kept"), [(0.1, "ok", 8 * 227 + 4 * 6), (1e30, "diverged", None)])
+def test_a_cell_tells_what_its_optimizer_keeps_in_the_end(rate: float, status: str, kept: int | None) -> None:
+    """Of one that diverged it may be half a state: an optimizer that met no numbers drops its own."""
+    one, said = cell(optimizer={"kind": "adam", "lr": rate}), list[Any]()
+    costs = {one.key: Costs(Columns())}
+    request = RunBlock(Block((one,), Measure()), (one,), costs, None, None, fresh=True, cores=None, gpu=0, log="log")
+    BlockRun(request, said.append).run()
+    assert (finished(said)["status"], finished(said)["optimizer_state_bytes"]) == (status, kept)
+
+
 @pytest.mark.parametrize("target", ["treasure", "absent"])
 def test_a_state_is_written_through_no_link(target: str, tmp_path: Path) -> None:
     """A folder of results may be a stranger's, and so may be the links in it."""
