@@ -301,7 +301,7 @@ class BlockRun:
         """Half the 95 % interval of each ratio of times that the report shows, as a share of the ratio."""
         from bnpbench.statistics.times import LEAST_RANKED, median_interval  # brings scipy, which no other block needs
 
-        bases = [m for m in members if m.cell.settings.method.baseline is not None] or members[:1]
+        bases = [m for m in members if self.is_base(m.cell)] or members[:1]
         found = []
         for base in bases:
             for member in members:
@@ -311,6 +311,11 @@ class BlockRun:
                     known = ratio.width is not None and ratio.n >= LEAST_RANKED  # few may be close by chance
                     found.append(ratio.width / ratio.value if known and ratio.width is not None else math.inf)
         return found
+
+    def is_base(self, cell: Cell) -> bool:
+        """Whether the report shows ratios to a cell's method: to what the suite names, to vanilla, to bn."""
+        named, method = self.request.block.baseline, cell.settings.method
+        return method.baseline is not None or (named is not None and named in (cell.label, method.kind))
 
     def settle(self, member: Member, stop: str | None) -> None:
         """After an epoch of every member: end this one, or keep its state."""
