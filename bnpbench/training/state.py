@@ -244,7 +244,7 @@ def _equal(value: object, other: object) -> bool:
     return type(value) is type(other) and bool(value == other)
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
+def _tensors(value: object) -> Iterator[Tensor]:
     """Those that stand in dicts, lists and tuples, however deep; keys are none."""
     if isinstance(value, Tensor):
         yield value
