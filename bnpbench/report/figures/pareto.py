@@ -119,14 +119,14 @@ def _panel(places: Sequence[_Reached], along: str, x: _Ask, upwards: str, y: _As
                 reason = next(number.reason for number in (one, other) if isinstance(number, Missing))
                 told.setdefault((f"Not shown over {along}", reason), []).append(place.name)
             continue
-        if not all(1 / LARGEST < estimate.value < LARGEST for estimate in (one, other)):
+        if not ((one.value == 0 or _positive(one.value)) and _positive(other.value)):
             told.setdefault((f"Not shown over {along}", "out of all bounds"), []).append(place.name)
             continue
         for estimate in (one, other):
             if estimate.low is None:
                 told.setdefault(("Open, without an interval", estimate.reason), []).append(place.name)
         label = "" if place.every else f"{len(place.there)} of {place.asked} seeds"
-        arms = bounded(one, 1 / LARGEST), bounded(other, 1 / LARGEST)
+        arms = bounded(one, min(one.value, 1 / LARGEST)), bounded(other, 1 / LARGEST)
         crosses.append(Cross(place.method, label, one.value, other.value, *arms))
         if place.every and is_comparable(one) and is_comparable(other):  # seeds that alone reach it are the lucky ones
             front.append((one.value, other.value))
@@ -149,10 +149,18 @@ def front_of(points: Iterable[tuple[float, float]]) -> tuple[tuple[float, float]
     return tuple(front)
 
 
+def _positive(value: float) -> bool:
+    """Whether a logarithmic axis has a place for it."""
+    return 1 / LARGEST < value < LARGEST
+
+
 def _axis(label: str, points: Iterable[tuple[float, tuple[float, float] | None]]) -> Axis:
+    """Logarithmic, unless a point is at 0."""
     pairs = list(points)
-    arms = [math.log(end) for _, ends in pairs for end in ends or ()]
-    low, high = room([math.log(value) for value, _ in pairs], arms, least=math.log(2))
+    values, arms = [value for value, _ in pairs], [end for _, ends in pairs for end in ends or ()]
+    if not all(values):
+        return Axis(label, limits=room(values, arms, least=max(values) or 1.0))
+    low, high = room(list(map(math.log, values)), list(map(math.log, arms)), least=math.log(2))
     return Axis(label, log=True, limits=(math.exp(low), math.exp(high)))
 
 
@@ -187,7 +195,7 @@ def _kept(view: View, cell: Cell) -> float | Missing:
         if isinstance(value(view, cell, "flops_method_executed"), Missing):
             return method
         method = 0.0
-    return (optimizer + method) / _MIB or Missing("nothing, which has no place on a logarithmic axis")
+    return (optimizer + method) / _MIB
 
 
 def _notes(places: Sequence[_Reached], panels: Sequence[CrossPanel], told: _Told) -> Iterator[str]:

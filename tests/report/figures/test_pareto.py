@@ -111,11 +111,11 @@ def test_cells_that_share_a_process_are_placed_by_what_they_keep(make: Make) -> 
 
 
 def test_what_is_not_preconditioned_keeps_what_its_optimizer_keeps(make: Make) -> None:
-    """Without its costs it is not known whether it is preconditioned. Nothing at all has no place."""
+    """Without its costs it is not known whether it is preconditioned. That nothing is kept is a number, too."""
     made = several(make(), peak_memory_bytes=0, optimizer_state_bytes=MIB, flops_method_executed=7)
     columns: dict[str, dict[str, int]] = {
         "gn": {"optimizer_state_bytes": MIB},
-        "in": {"optimizer_state_bytes": 0, "flops_method_executed": 0},
+        "in": {"optimizer_state_bytes": 0, "flops_method_executed": 0},  # plain gradient descent
         "ln": {"method_state_bytes": MIB, "flops_method_executed": 7},  # before it was recorded
     }
     for method, told in columns.items():
@@ -123,11 +123,17 @@ def test_what_is_not_preconditioned_keeps_what_its_optimizer_keeps(make: Make) -
             made.cell(method, 16, seed, epochs([1.0] * 3, [0.1, 0.6, 0.6], steps=[10] * 3), **told)
     (figure,) = pictures(made)
     memory = panels(figure)[1]
-    assert [(cross.method, cross.x) for cross in memory.crosses] == [("vanilla", 1.0), ("bnp", 1.0), ("bn", 1.0)]
-    (unknown, nothing, before) = (note for note in figure.notes if note.startswith("Not shown over memory"))
+    assert [(cross.method, cross.x) for cross in memory.crosses] == [
+        ("vanilla", 1.0), ("bnp", 1.0), ("bn", 1.0), ("in", 0.0),
+    ]  # fmt: skip
+    assert memory.crosses[-1].x_interval == (0.0, 0.0)
+    assert memory.x.limits is not None
+    assert memory.x.limits[0] < 0 < 1 < memory.x.limits[1]
+    assert (memory.x.log, memory.y.log) == (False, True)
+    assert memory.front[0][0] == 0.0
+    (unknown, before) = (note for note in figure.notes if note.startswith("Not shown over memory"))
     assert "(no method_state_bytes" in unknown
     assert unknown.endswith(": gn at N = 16.")
-    assert nothing.endswith("(nothing, which has no place on a logarithmic axis): in at N = 16.")
     assert before.endswith("(no optimizer_state_bytes: not recorded yet when they were measured): ln at N = 16.")
 
 
