@@ -61,6 +61,7 @@ class Member:
     clock_mhz_before: float | None = None  # at the end of the steps of its first epoch, and of its last
     clock_mhz_after: float | None = None
     kernels: int | None = None
+    optimizer_bytes: int | None = None  # of its state, once all steps are done
     throttled: bool | None = None  # at the end of those of any epoch
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     saved: float = 0.0  # when its checkpoint was written, or the block began
@@ -300,7 +301,7 @@ class BlockRun:
         """Half the 95 % interval of each ratio of times that the report shows, as a share of the ratio."""
         from bnpbench.statistics.times import LEAST_RANKED, median_interval  # brings scipy, which no other block needs
 
-        bases = [m for m in members if m.cell.settings.method.baseline is not None] or members[:1]
+        bases = [m for m in members if self.is_base(m.cell)] or members[:1]
         found = []
         for base in bases:
             for member in members:
@@ -311,12 +312,18 @@ class BlockRun:
                     found.append(ratio.width / ratio.value if known and ratio.width is not None else math.inf)
         return found
 
+    def is_base(self, cell: Cell) -> bool:
+        """Whether the report shows ratios to a cell's method: to what the suite names, to vanilla, to bn."""
+        named, method = self.request.block.baseline, cell.settings.method
+        return method.baseline is not None or (named is not None and named in (cell.label, method.kind))
+
     def settle(self, member: Member, stop: str | None) -> None:
         """After an epoch of every member: end this one, or keep its state."""
         trainer = member.trainer
         assert trainer is not None
         if stop is not None or (trainer.finished and self.request.block.measure.interval is None):
             member.stopped_by = stop or "epochs"
+            member.optimizer_bytes = trainer.state.optimizer_bytes
             if self.device.type == "cuda":
                 member.kernels = trainer.kernels()
                 if member.kernels is None:
@@ -361,6 +368,7 @@ class BlockRun:
             "status": member.status,
             "message": member.message,
             "kernels_per_step": member.kernels,
+            "optimizer_state_bytes": member.optimizer_bytes,
             "peak_memory_bytes": peak,
             "energy_joules": total([row["energy_joules"] for row in member.rows]),
             "setup_seconds": member.setup_seconds,

@@ -12,8 +12,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tabulate import tabulate
-
 from bnpbench.datasets import storage
 from bnpbench.display import Count, Display
 from bnpbench.errors import BnpbenchError, DeviceError, SuiteError
@@ -26,7 +24,7 @@ from bnpbench.results import FINISHED, read_results
 from bnpbench.sites import Misfit
 from bnpbench.suite import Cell, PluginFile, Settings, Suite, differing, misfit, telling, told, unchecked
 from bnpbench.suite.settings import FACTS, having
-from bnpbench.text import DASH, duration, number_of, plain
+from bnpbench.text import DASH, duration, markdown, number_of, pipe_table, plain
 
 ERROR = 3  # exit code, as of a run
 EAGER = {"engine": "eager", "devices": 1, "deterministic": False}
@@ -53,8 +51,8 @@ class Listed:
 
     def text(self) -> str:
         """For a file or a pipe."""
-        table = tabulate(self.rows, self.columns, tablefmt="github", disable_numparse=True)
-        return "\n".join([*self.head, "", table, "", *self.notes])
+        heads, *rows = ([markdown(cell) for cell in row] for row in (self.columns, *self.rows))
+        return "\n".join([*self.head, "", pipe_table(heads, rows), "", *self.notes])
 
 
 def listing(selection: Selection, out: Path, *, built: bool = False) -> Listed:

@@ -13,9 +13,8 @@ import psutil
 import torch
 
 from bnpbench.measure.gpu import gpu_of
-from bnpbench.records.rows import COUNTER_SECONDS, LEAST_TICKS
+from bnpbench.records.rows import COUNTER_SECONDS, LEAST_BLOCK_SECONDS, LEAST_TICKS
 
-_LEAST_SECONDS = 0.4
 RAPL = Path("/sys/class/powercap")
 
 
@@ -62,7 +61,7 @@ def average_cores(before: float | None, after: float | None, seconds: float) -> 
 
     None where nobody tells, and where a tick of 10 ms on each of two cores would be more than a twentieth of a core.
     """
-    if before is None or after is None or seconds < _LEAST_SECONDS:
+    if before is None or after is None or seconds < LEAST_BLOCK_SECONDS:
         return None
     return max(after - before, 0.0) / seconds
 

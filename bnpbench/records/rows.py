@@ -60,6 +60,7 @@ missing, and is null; whether one is null in rows of this version says its type.
 COUNTER_SECONDS = {"cuda": 0.1, "cpu": 0.001}
 """Device → seconds after which its counter of joules has moved at the latest: NVML's (every 20 to 100 ms), RAPL's."""
 LEAST_TICKS = 10  # of that counter in an epoch, for its joules to be known: one more or less is then a tenth
+LEAST_BLOCK_SECONDS = 0.4  # of a block, for what other processes used of its cores to be known
 
 _ACCURACY = Metric(better="higher")
 _LOSS = Metric(better="lower")
@@ -133,6 +134,7 @@ class CellRow(TypedDict, total=False):
         int | None, Metric(label="kernels", better="lower", exact=True, judged="under one torch")
     ]  # CUDA
     method_state_bytes: Annotated[int | None, Metric("B", better="lower", exact=True)]  # of what changes the gradients
+    optimizer_state_bytes: Annotated[int | None, Metric("B", better="lower", exact=True)]  # of what updates the weights
     bnp_form: str | None
     sites: str | None  # of a network of others, a line each
     sites_served: Annotated[int | None, Metric(exact=True)]

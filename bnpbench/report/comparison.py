@@ -175,6 +175,7 @@ def _entry(change: Change) -> Entry:
     text = "; ".join(filter(None, (change.judgement, f"base {change.base}, new {change.new}", change.remark)))
     place = Place(change.what, f"{change.suite}, {change.group}", change.method, change.batch_size)
     found = change.change
+    quantity = f"{change.quantity} ratio, new / base" if change.timed else change.quantity
     if found is None:
-        return place.entry(change.quantity, text=text)
-    return place.entry(change.quantity, found.value, found.low, found.high, found.n, text)
+        return place.entry(quantity, text=text)
+    return place.entry(quantity, found.value, found.low, found.high, found.n, text)

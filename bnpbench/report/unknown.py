@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from bnpbench.optimizers.base import OptimizerPlugin
-from bnpbench.records.rows import COUNTER_SECONDS, LEAST_TICKS, is_own
+from bnpbench.records.rows import COUNTER_SECONDS, LEAST_BLOCK_SECONDS, LEAST_TICKS, is_own
 from bnpbench.registry import built_in
 from bnpbench.report.data import Cell, View
 from bnpbench.text import number_of
@@ -104,7 +104,9 @@ _REASONS: dict[str, Why] = {
     "kernels_per_step": _kernels,
     "peak_memory_bytes": _peak,
     "graph_memory_bytes": lambda view, cell: "no CUDA graph was recorded",
-    "other_cores": lambda view, cell: "a block of less than 0.4 s, or a machine that does not tell",
+    "other_cores": lambda view, cell: (
+        f"a block of less than {LEAST_BLOCK_SECONDS:g} s, or a machine that does not tell"
+    ),
     "test_bits_per_token": lambda view, cell: "the data are no text",
     "validation_accuracy": lambda view, cell: "no example was held out (validation)",
     **dict.fromkeys(_COSTS, _noted("costs are not known")),
@@ -114,6 +116,7 @@ _REASONS: dict[str, Why] = {
     "method_state_bytes": _noted(
         "costs are not known", "no preconditioner, or not recorded yet when they were measured"
     ),
+    "optimizer_state_bytes": lambda view, cell: "not recorded yet when they were measured",
     **dict.fromkeys(_REFRESHED, lambda view, cell: "no step refreshes what its method keeps"),
     **dict.fromkeys(_LAPS, lambda view, cell: "too few steps were timed by themselves"),
 }

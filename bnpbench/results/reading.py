@@ -71,9 +71,9 @@ class Results:
 
         Returns:
             A row an epoch, and one for a cell without any: ``suite``, ``environment``, ``key``, ``method`` (its label),
-            ``batch_size``, ``seed``, ``status``, the settings that vary by their dotted names, and the columns of
-            epochs (times in seconds, shares as such), one for each of the suites' own metrics among them. Null where
-            nothing was measured.
+            ``batch_size``, ``seed``, ``status``, ``method_state_bytes``, ``optimizer_state_bytes``, the settings that
+            vary by their dotted names, and the columns of epochs (times in seconds, shares as such), one for each of
+            the suites' own metrics among them. Null where nothing was measured.
         """
         import pandas as pd  # whoever finds no results needs none, and it takes a while
 
@@ -90,6 +90,7 @@ class Results:
         known = settings.columns.isin(["batch_size", "seed", "method.kind", "method.label"])
         varying = settings.loc[:, (settings.astype(str).nunique() > 1) & ~known]
         names = ["suite", "environment", "key", "label", "batch_size", "seed", "status"]
+        names += ["method_state_bytes", "optimizer_state_bytes"]
         names += ["trial"] if trials else []
         cells = pd.concat([measured[names].rename(columns={"label": "method"}), varying], axis=1)
         epochs = self.epochs.drop(columns=["block", "turn", "metrics"])

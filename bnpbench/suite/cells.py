@@ -81,11 +81,13 @@ class Block:
         cells: in the suite's order.
         measure: how they are measured.
         probe: what is looked at in every so many iterations, if anything.
+        baseline: label or kind of the method that the suite sets the others against, if it names one.
     """
 
     cells: tuple[Cell, ...]
     measure: Measure
     probe: Probe | None = None
+    baseline: str | None = None
 
     @cached_property
     def id(self) -> str:

@@ -214,7 +214,7 @@ class Suite:
         members: dict[tuple[Role, str], list[Cell]] = {}
         for cell in cells:
             members.setdefault((cell.role, cell.group or cell.key), []).append(cell)
-        return tuple(Block(tuple(block), self.measure, self.probe) for block in members.values())
+        return tuple(Block(tuple(block), self.measure, self.probe, self.baseline) for block in members.values())
 
     def warnings(self, cells: Sequence[Cell]) -> list[str]:
         """What some of its cells ask for and hardly mean, a sentence each.

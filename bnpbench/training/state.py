@@ -7,6 +7,7 @@ import io
 import os
 import stat
 import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,6 +89,12 @@ class TrainingState:
         shapes = [(len(p), p[0].numel(), p.itemsize) for p in self.model.parameters() if p.dim() > 1 and p.numel()]
         factors = sum((rows**2 + (columns + 1) ** 2) * size for rows, columns, size in shapes)
         return _ROWS_BYTES + _COPIES * copies + _FACTORS * factors
+
+    @property
+    def optimizer_bytes(self) -> int:
+        """Bytes of memory that the tensors of the optimizer's state stand in, each counted once."""
+        storages = [tensor.untyped_storage() for tensor in _tensors(self.optimizer.state)]
+        return sum({storage._cdata: storage.nbytes() for storage in storages}.values())
 
     def resume_from(self, taken: dict[str, Any]) -> None:
         """``restore`` for what comes from a file.
@@ -235,6 +242,15 @@ def _equal(value: object, other: object) -> bool:
     if isinstance(value, list | tuple) and isinstance(other, list | tuple):
         return len(value) == len(other) and all(map(_equal, value, other))
     return type(value) is type(other) and bool(value == other)
+
+
+def _tensors(value: object) -> Iterator[Tensor]:
+    """Those that stand in dicts, lists and tuples, however deep; keys are none."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _tensors(part)
 
 
 def _cloned(value: Any, device: torch.device | None = None) -> Any:

@@ -201,9 +201,8 @@ def table(results: Path) -> None:
     """Median and range of the seconds an epoch and of the ratio to vanilla in the same epoch."""
     import json
 
-    from tabulate import tabulate
-
     from bnpbench.results import read_results
+    from bnpbench.text import pipe_table
 
     read = read_results(results)
     cells = read.cells[read.cells.status == "ok"].copy()
@@ -220,7 +219,7 @@ def table(results: Path) -> None:
             rows.append((*map(str, names), label, spread(seconds), spread(per_step), spread(ratio), str(len(seconds))))
     heads = ["suite", "engine", "width", "N", "method", "s an epoch", "ms a step", "ratio to vanilla", "epochs"]
     print("\nMedian (range) over epochs.\n")
-    print(tabulate(rows, heads, tablefmt="github", disable_numparse=True))
+    print(pipe_table(heads, rows))
 
 
 def spread(values) -> str:  # type: ignore[no-untyped-def] - pandas is on the machine only with the wheels

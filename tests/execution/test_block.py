@@ -77,6 +77,37 @@ def test_a_cell_tells_the_form_of_bnp_that_ran_and_why_not_the_other(
     assert "no compiler" in row["message"]
 
 
+@pytest.mark.parametrize(("rate", "status", "kept"), [(0.1, "ok", 8 * 227 + 4 * 6), (1e30, "diverged", None)])
+def test_a_cell_tells_what_its_optimizer_keeps_in_the_end(rate: float, status: str, kept: int | None) -> None:
+    """Of one that diverged it may be half a state: an optimizer that met no numbers drops its own."""
+    one, said = cell(optimizer={"kind": "adam", "lr": rate}), list[Any]()
+    costs = {one.key: Costs(Columns())}
+    request = RunBlock(Block((one,), Measure()), (one,), costs, None, None, fresh=True, cores=None, gpu=0, log="log")
+    BlockRun(request, said.append).run()
+    assert (finished(said)["status"], finished(said)["optimizer_state_bytes"]) == (status, kept)
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize(
+    ("baseline", "bases"), [(None, ["vanilla"]), ("ln", ["vanilla", "ln"]), ("gn", ["vanilla", "gn"])]
+)
+def test_a_block_goes_on_until_the_ratios_that_the_report_shows_are_known(
+    baseline: str | None, bases: list[str]
+) -> None:
+    """It did not look at those to a baseline that the suite names."""
+    cells = tuple(cell(method=method) for method in ("vanilla", "ln", {"kind": "gn", "groups": 1}))
+    costs = {one.key: Costs(Columns()) for one in cells}
+    block = Block(cells, Measure(interleave=("method",), interval="2%", max_epochs=9), baseline=baseline)
+    run = BlockRun(RunBlock(block, cells, costs, None, None, True, None, 0, "log"), list[Any]().append)
+    drifts = {"vanilla": 0.0, "ln": 0.03, "gn": 0.1}
+    for member in run.members:
+        drift = drifts[member.cell.settings.method.kind]
+        member.rows = [{"train_seconds": 1.0 + drift * epoch} for epoch in range(6)]
+    found = run.half_widths(run.members)
+    assert len(found) == 2 * len(bases)
+    assert found[0] < found[1]  # of layers, then of groups, to vanilla
+
+
 @pytest.mark.parametrize("target", ["treasure", "absent"])
 def test_a_state_is_written_through_no_link(target: str, tmp_path: Path) -> None:
     """A folder of results may be a stranger's, and so may be the links in it."""

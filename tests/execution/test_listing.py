@@ -101,6 +101,23 @@ def test_every_axis_is_shown(tmp_path: Path) -> None:
     assert {row[9:11] for row in listed.rows} == {("1", "1")}
 
 
+@pytest.mark.regression
+def test_the_table_is_that_of_every_report(tmp_path: Path) -> None:
+    """A line in a label made one column of it two."""
+    text = TEXT.replace('"bnp"]', '{ kind = "bnp", label = "b|c" }]')
+    listed = listing(Options().selection(load_suite(suite(tmp_path, text))), tmp_path / "none")
+    lines = [line for line in listed.text().splitlines() if line.startswith("|")]
+    assert lines[1].replace("-", "") == "|" + ":|" * len(listed.columns)
+    assert len(set(map(len, lines))) == 1
+    assert [line.split("|")[1].strip() for line in lines if "\\" not in line] == [
+        "method",
+        ":---------",
+        "vanilla",
+        "bn",
+    ]
+    assert lines[-1].startswith("| b\\|c ")
+
+
 def too_long(folder: Path, rate: str) -> Path:
     override = f'[[override]]\nwhen = {{ method = "vanilla" }}\nset = {{ optimizer.lr = {rate} }}\n'
     return suite(folder, TEXT + override)

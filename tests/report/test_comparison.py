@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+from io import StringIO
 from typing import Any
 
 import pytest
@@ -35,6 +37,16 @@ def test_a_ratio_without_an_interval_has_the_reason() -> None:
     text = Comparison("same", (times,), shared=("a",)).render()
     assert "1.500 – (n = 2 of 6)" in text
     assert "warning: no time was judged" in text
+
+
+@pytest.mark.regression
+def test_a_ratio_of_times_is_called_one() -> None:
+    """It stood under the name of the seconds."""
+    changes = (change("same", METRIC, Estimate(1.5, 12, 1.4, 1.6)), change("not judged", METRIC), change("same"))
+    rows = list(csv.DictReader(StringIO(Comparison("same", changes).render("csv"))))
+    assert [(row["quantity"], row["value"]) for row in rows] == [
+        ("train_seconds ratio, new / base", "1.5"), ("train_seconds ratio, new / base", ""), ("flops_model", ""),
+    ]  # fmt: skip
 
 
 def test_an_unknown_format_is_a_usage_error() -> None:

@@ -146,6 +146,15 @@ def test_one_frame_has_a_row_an_epoch_and_the_settings_that_vary(tmp_path: Path)
     assert frame[frame.method == "bn"].test_accuracy.isna().all()
 
 
+def test_the_frame_has_what_method_and_optimizer_keep(tmp_path: Path) -> None:
+    made = Made(tmp_path)
+    made.cell("bnp", rows=epochs([1.0, 2.0]), method_state_bytes=24, optimizer_state_bytes=0)
+    made.cell("bn", rows=epochs([1.0]))  # before it was recorded
+    frame = made.read().frame().set_index("method")
+    assert frame.loc["bnp", ["method_state_bytes", "optimizer_state_bytes"]].values.tolist() == [[24, 0]] * 2
+    assert frame.loc["bn", ["method_state_bytes", "optimizer_state_bytes"]].isna().all()
+
+
 @pytest.mark.regression
 def test_trials_are_no_rows_of_the_frame_unless_they_are_asked_for(tmp_path: Path) -> None:
     """A mean over a method's rows was one of trials and finals, and a pivot by seed met each seed twice."""

@@ -182,6 +182,7 @@ ELSEWHERE = {
     "cells.bnp_skipped": "any run with BNP since it is recorded",
     "cells.flops_refresh": "a method that refreshes what it keeps",
     "cells.method_state_bytes": "any run with a preconditioner since it is recorded",
+    "cells.optimizer_state_bytes": "any run since it is recorded",
     "cells.optimizer_parts": "any run since it is recorded",
     "cells.graph_memory_bytes": "of a CUDA graph",
     "cells.kernels_per_step": "CUDA",
@@ -226,6 +227,7 @@ def test_the_schemas_have_the_documented_columns() -> None:
         "status message log parameters flops_model flops_method_predicted flops_method_counted flops_method_executed "
         "flops_method_products "
         "flops_refresh bytes_per_step operators_per_step kernels_per_step method_state_bytes "
+        "optimizer_state_bytes "
         "bnp_form sites sites_served bnp_layers bnp_parameters "
         "bnp_skipped optimizer_parts peak_memory_bytes graph_memory_bytes "
         "energy_joules setup_seconds "

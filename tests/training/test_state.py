@@ -44,6 +44,40 @@ def test_the_rate_that_is_told_is_the_one_that_trains() -> None:
     assert [row["learning_rate"] for row in (second, other)] == pytest.approx([0.1, 0.01])
 
 
+NUMBERS = 227  # of the network with layers of 12, 9, 7 and 5 and their biases
+SQUARES = 12**2 + 9**2 + 9**2 + 7**2 + 7**2 + 5**2  # entries of a matrix for each side of each weight
+MATRICES = 9 * 12 + 7 * 9  # of the hidden layers, which Muon serves
+KEPT = {
+    "sgd": ({"kind": "sgd", "lr": 0.1}, 0),
+    "momentum": ({"kind": "sgd", "lr": 0.1, "momentum": 0.9}, NUMBERS),
+    "adam": ({"kind": "adam"}, 2 * NUMBERS + 6),  # and the number of steps of each of six parameters
+    "muon": ({"kind": "muon"}, MATRICES + 2 * (NUMBERS - MATRICES) + 4),
+    "shampoo": ({"kind": "shampoo"}, NUMBERS + 2 * (SQUARES + 9**2 + 7**2 + 5**2)),
+    "soap": ({"kind": "soap"}, 2 * NUMBERS + 2 * SQUARES),
+    "kron": ({"kind": "kron"}, NUMBERS + SQUARES + 9 + 7 + 5),
+}
+"""Options of optimizers, and how many numbers of four bytes they keep."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=NEEDS_OPTIMIZERS if name in ("shampoo", "soap", "kron") else ()) for name in KEPT]
+)
+def test_what_an_optimizer_keeps_is_counted_in_bytes(name: str) -> None:
+    optimizer, numbers = KEPT[name]
+    ours = trainer(optimizer=optimizer)
+    assert ours.state.optimizer_bytes == 0
+    ours.epoch()
+    assert ours.state.optimizer_bytes == 4 * numbers
+
+
+def test_what_an_optimizer_keeps_under_two_names_is_counted_once() -> None:
+    ours = trainer()
+    ours.epoch()
+    for state in ours.step.optimizer.state.values():
+        state["again"] = {"turned": (state["momentum_buffer"].T if state["momentum_buffer"].dim() > 1 else None, 1.0)}
+    assert ours.state.optimizer_bytes == 4 * NUMBERS
+
+
 METHODS = ["vanilla", "bn", "ln", "bnp"]
 
 

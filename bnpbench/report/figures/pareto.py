@@ -19,6 +19,10 @@ from bnpbench.text import some
 
 _TOGETHER = 3  # batch sizes of a figure, each of which has two panels
 _MIB = 2**20
+_KEPT = (
+    "What is kept from step to step: the optimizer's state (momentum, moments, matrices) and the preconditioner's; "
+    "weights, gradients and activations are not in it."
+)
 
 
 @dataclass(frozen=True)
@@ -74,10 +78,10 @@ def _figure(view: View, places: Sequence[_Reached], target: float) -> Iterator[F
     def memory(place: _Reached) -> Estimate | Missing:
         if peaks:
             return _over_seeds(view, place.there, lambda cell: _peak(view, cell), "")
-        return _over_seeds(view, place.there, lambda cell: _kept(view, cell), "method_state_bytes")
+        return _over_seeds(view, place.there, lambda cell: _kept(view, cell), "optimizer_state_bytes")
 
     sizes = list(dict.fromkeys(place.batch_size for place in places))
-    space = "peak memory, MiB" if peaks else "memory that the method keeps, MiB"
+    space = "peak memory, MiB" if peaks else "memory that optimizer and method keep, MiB"
     words = (
         (f"steps to {target:g}", steps, "seconds a step", of_step),
         (space, memory, f"seconds to {target:g}", seconds),
@@ -91,7 +95,8 @@ def _figure(view: View, places: Sequence[_Reached], target: float) -> Iterator[F
         is not None
     ]
     if panels:
-        notes = (*_notes(places, panels, told), *about(view))
+        kept_ones = any(panel.x.label == space for panel in panels) and not peaks
+        notes = (*_notes(places, panels, told), *([_KEPT] if kept_ones else []), *about(view))
         title = f"What it takes to reach {spoken(view.document.metric)} {target:g}"
         open_ones = any(cross.x_interval or cross.y_interval for panel in panels for cross in panel.crosses)
         spread = "95 % intervals" if open_ones else ""
@@ -114,14 +119,14 @@ def _panel(places: Sequence[_Reached], along: str, x: _Ask, upwards: str, y: _As
                 reason = next(number.reason for number in (one, other) if isinstance(number, Missing))
                 told.setdefault((f"Not shown over {along}", reason), []).append(place.name)
             continue
-        if not all(1 / LARGEST < estimate.value < LARGEST for estimate in (one, other)):
+        if not ((one.value == 0 or _positive(one.value)) and _positive(other.value)):
             told.setdefault((f"Not shown over {along}", "out of all bounds"), []).append(place.name)
             continue
         for estimate in (one, other):
             if estimate.low is None:
                 told.setdefault(("Open, without an interval", estimate.reason), []).append(place.name)
         label = "" if place.every else f"{len(place.there)} of {place.asked} seeds"
-        arms = bounded(one, 1 / LARGEST), bounded(other, 1 / LARGEST)
+        arms = bounded(one, min(one.value, 1 / LARGEST)), bounded(other, 1 / LARGEST)
         crosses.append(Cross(place.method, label, one.value, other.value, *arms))
         if place.every and is_comparable(one) and is_comparable(other):  # seeds that alone reach it are the lucky ones
             front.append((one.value, other.value))
@@ -144,10 +149,18 @@ def front_of(points: Iterable[tuple[float, float]]) -> tuple[tuple[float, float]
     return tuple(front)
 
 
+def _positive(value: float) -> bool:
+    """Whether a logarithmic axis has a place for it."""
+    return 1 / LARGEST < value < LARGEST
+
+
 def _axis(label: str, points: Iterable[tuple[float, tuple[float, float] | None]]) -> Axis:
+    """Logarithmic, unless a point is at 0."""
     pairs = list(points)
-    arms = [math.log(end) for _, ends in pairs for end in ends or ()]
-    low, high = room([math.log(value) for value, _ in pairs], arms, least=math.log(2))
+    values, arms = [value for value, _ in pairs], [end for _, ends in pairs for end in ends or ()]
+    if not all(values):
+        return Axis(label, limits=room(values, arms, least=max(values) or 1.0))
+    low, high = room(list(map(math.log, values)), list(map(math.log, arms)), least=math.log(2))
     return Axis(label, log=True, limits=(math.exp(low), math.exp(high)))
 
 
@@ -174,9 +187,15 @@ def _peak(view: View, cell: Cell) -> float | Missing:
 
 
 def _kept(view: View, cell: Cell) -> float | Missing:
-    """MiB that a preconditioner carries from step to step: where cells share a process no more is known of each."""
-    kept = value(view, cell, "method_state_bytes")
-    return kept if isinstance(kept, Missing) else kept / _MIB
+    """MiB of the states of optimizer and preconditioner: where cells share a process no more is known of each."""
+    optimizer, method = (value(view, cell, name) for name in ("optimizer_state_bytes", "method_state_bytes"))
+    if isinstance(optimizer, Missing):
+        return optimizer
+    if isinstance(method, Missing):  # of what has no preconditioner, or could not be counted
+        if isinstance(value(view, cell, "flops_method_executed"), Missing):
+            return method
+        method = 0.0
+    return (optimizer + method) / _MIB
 
 
 def _notes(places: Sequence[_Reached], panels: Sequence[CrossPanel], told: _Told) -> Iterator[str]:

@@ -109,8 +109,8 @@ def _ratio(answer: Answer, what: str, side: Side) -> Entry:
 
 
 def _difference(answer: Answer, metric: str) -> Entry:
-    side = "over" if known(metric).better == "higher" else "below"
-    quantity = f"{metric} {side} the baseline's"
+    sides = "method − baseline" if known(metric).better == "higher" else "baseline − method"
+    quantity = f"difference of {metric}, {sides}"
     if isinstance(answer.gain.estimate, Missing):
         return _missing(answer, quantity, answer.gain.estimate)
     return _shown(answer, quantity, answer.gain, answer.gain.estimate, 3, "+", even=0.0)

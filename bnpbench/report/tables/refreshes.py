@@ -10,8 +10,14 @@ from bnpbench.report.document import Entry, Place, Section, Table
 from bnpbench.report.query import Missing, times
 from bnpbench.text import decimals
 
-_COLUMNS = ("method", "N", "a step, ms", "with a refresh, ms", "ratio", "FLOP of a refresh", "state, KiB")
-_NOTE = "Medians of the steps of all epochs and seeds, with the range over seeds. What a method keeps is its state."
+_COLUMNS = (
+    *("method", "N", "a step, ms", "with a refresh, ms", "ratio"),
+    *("FLOP of a refresh", "state, KiB", "optimizer's, KiB"),
+)
+_NOTE = (
+    "Medians of the steps of all epochs and seeds, with the range over seeds. What a method keeps is its state; what "
+    "the optimizer keeps stands beside it."
+)
 
 
 def refreshes(view: View) -> Section | None:
@@ -37,15 +43,16 @@ def _entries(place: Place, pairs: Sequence[tuple[float, float]], cell: Cell) -> 
     found = [
         place.over_seeds(name, median(values), values, decimals(median(values))) for name, values in series.items()
     ]
-    flops, state = (cell.count(name) for name in ("flops_refresh", "method_state_bytes"))
-    found.append(_whole(place, "flops_refresh", flops))
-    found.append(_whole(place, "method_state_kib", None if state is None else state / 2**10))
+    found.append(_whole(place, "flops_refresh", cell.count("flops_refresh"), "not counted"))
+    for name in ("method_state", "optimizer_state"):
+        state = cell.count(f"{name}_bytes")
+        found.append(_whole(place, f"{name}_kib", None if state is None else state / 2**10, "not recorded"))
     return found
 
 
-def _whole(place: Place, name: str, value: float | None) -> Entry:
+def _whole(place: Place, name: str, value: float | None, absent: str) -> Entry:
     if value is None:
-        return place.empty(name, "not counted")
+        return place.empty(name, absent)
     return place.entry(name, value, shown=f"{value:,.0f}")
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
+from bnpbench.records.rows import LEAST_BLOCK_SECONDS
 from bnpbench.report.data import Cell, View, tallied
 from bnpbench.report.document import Entry, Place, Section, Table
 from bnpbench.report.query import INCOMPARABLE, USED, disturbances
@@ -98,7 +99,7 @@ def deviations(view: View) -> Section | None:
     ):
         if touched := [cell for cell in cells if cell.row[name]]:
             lines.append(f"{text}: {len(touched)} of {number_of(len(cells), 'cell')}")
-    lines += incomparable(view)
+    lines += [*incomparable(view), *_unjudged(view)]
     fell_back = [
         cell
         for cell in cells
@@ -139,6 +140,19 @@ def incomparable(view: View) -> list[str]:
         most = f", up to {max(cores):.1f} cores" if reason == USED and cores else ""
         found.append(f"seconds are {INCOMPARABLE}: {reason}{most} ({len(those)} of {number_of(len(cells), 'cell')})")
     return found
+
+
+def _unjudged(view: View) -> Iterator[str]:
+    """Of how many blocks it is not known whether others disturbed them, though that is recorded; they count as not."""
+    looked_at = [cell for cell in view.cells if cell.ok and cell.count("jobs") is not None]
+    short = {cell.row["block"] for cell in looked_at if cell.row["other_cores"] is None and not disturbances(cell)}
+    if short:
+        blocks = len({cell.row["block"] for cell in looked_at})
+        tells = any(cell.row["other_cores"] is not None for cell in looked_at)
+        yield (
+            f"whether other processes disturbed them is not known of {len(short)} of {number_of(blocks, 'block')}: "
+            f"shorter than {LEAST_BLOCK_SECONDS:g} s{'' if tells else ', or the machine does not tell'}"
+        )
 
 
 def _engines(cells: Iterable[Cell]) -> Iterable[set[str]]:

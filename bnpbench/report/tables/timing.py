@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from bnpbench.registry import baselines
+from bnpbench.report.answer import baseline_of
 from bnpbench.report.data import Cell, Group, View, measured
 from bnpbench.report.document import Entry, Place, Section, Table
 from bnpbench.report.query import Missing, Pairs, comparable, is_comparable, paired_times, times
@@ -19,11 +20,11 @@ _At = tuple[int, str]  # batch size and method
 
 
 def timing(view: View) -> Section:
-    """Seconds per epoch, and the ratios to vanilla and to bn, one table each for every group."""
+    """Seconds per epoch, and the ratios to the baseline, to vanilla and to bn, one table each for every group."""
     tables: list[Table] = []
     for group in view.groups:
-        bases = [base for base in map(group.base, baselines()) if base is not None and len(group.methods) > 1]
-        ratios = [_ratios(view, group, base) for base in bases]
+        bases = dict.fromkeys((baseline_of(view, group), *map(group.base, baselines())))
+        ratios = [_ratios(view, group, base) for base in bases if base is not None and len(group.methods) > 1]
         alone = bool(ratios) and not any(entry.value for table in ratios for entry in table.records)
         tables += [_seconds(view, group, alone), *(ratios if not alone else ())]
     return Section("Time per epoch", tables=tuple(tables))

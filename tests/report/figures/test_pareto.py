@@ -99,14 +99,48 @@ def test_where_no_memory_is_known_it_says_so(make: Make) -> None:
     assert "Not shown over peak memory, MiB (no peak_memory_bytes): all." in figure.notes
 
 
-def test_cells_that_share_a_process_are_placed_by_what_their_methods_keep(make: Make) -> None:
-    """Its peak is that of all of them, so that none of them had a place."""
-    made = several(make(), peak_memory_bytes=0, method_state_bytes=3 * MIB)
+def test_cells_that_share_a_process_are_placed_by_what_they_keep(make: Make) -> None:
+    """Its peak is that of all of them, so that none of them had a place. Optimizers with matrices counted nothing."""
+    made = several(make(), peak_memory_bytes=0, method_state_bytes=3 * MIB, optimizer_state_bytes=MIB)
     (figure,) = pictures(made)
     memory = panels(figure)[1]
-    assert memory.x.label == "memory that the method keeps, MiB"
-    assert [(cross.x, cross.x_interval) for cross in memory.crosses] == [(3.0, (3.0, 3.0))] * 3
+    assert memory.x.label == "memory that optimizer and method keep, MiB"
+    assert [(cross.x, cross.x_interval) for cross in memory.crosses] == [(4.0, (4.0, 4.0))] * 3
     assert not any("Open" in note for note in figure.notes)
+    assert any(note.startswith("What is kept from step to step: the optimizer's state") for note in figure.notes)
+
+
+def test_what_is_not_preconditioned_keeps_what_its_optimizer_keeps(make: Make) -> None:
+    """Without its costs it is not known whether it is preconditioned. That nothing is kept is a number, too."""
+    made = several(make(), peak_memory_bytes=0, optimizer_state_bytes=MIB, flops_method_executed=7)
+    columns: dict[str, dict[str, int]] = {
+        "gn": {"optimizer_state_bytes": MIB},
+        "in": {"optimizer_state_bytes": 0, "flops_method_executed": 0},  # plain gradient descent
+        "ln": {"method_state_bytes": MIB, "flops_method_executed": 7},  # before it was recorded
+    }
+    for method, told in columns.items():
+        for seed in (1, 2):
+            made.cell(method, 16, seed, epochs([1.0] * 3, [0.1, 0.6, 0.6], steps=[10] * 3), **told)
+    (figure,) = pictures(made)
+    memory = panels(figure)[1]
+    assert [(cross.method, cross.x) for cross in memory.crosses] == [
+        ("vanilla", 1.0), ("bnp", 1.0), ("bn", 1.0), ("in", 0.0),
+    ]  # fmt: skip
+    assert memory.crosses[-1].x_interval == (0.0, 0.0)
+    assert memory.x.limits is not None
+    assert memory.x.limits[0] < 0 < 1 < memory.x.limits[1]
+    assert (memory.x.log, memory.y.log) == (False, True)
+    assert memory.front[0][0] == 0.0
+    (unknown, before) = (note for note in figure.notes if note.startswith("Not shown over memory"))
+    assert "(no method_state_bytes" in unknown
+    assert unknown.endswith(": gn at N = 16.")
+    assert before.endswith("(no optimizer_state_bytes: not recorded yet when they were measured): ln at N = 16.")
+
+
+def test_what_old_results_kept_is_not_known(make: Make) -> None:
+    (figure,) = pictures(several(make(), peak_memory_bytes=0, method_state_bytes=3 * MIB))
+    assert len(panels(figure)) == 1
+    assert not any(note.startswith("What is kept") for note in figure.notes)
 
 
 def test_who_lacks_a_number_in_one_panel_is_named_there(make: Make) -> None:

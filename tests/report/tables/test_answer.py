@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable
+from io import StringIO
 
+import pytest
+
+from bnpbench.report import render
 from bnpbench.report.data import views
 from bnpbench.report.document import Section
 from bnpbench.report.tables import chapters
@@ -53,7 +58,22 @@ def test_it_stands_first_and_its_numbers_are_records(make: Make) -> None:
     assert [s.title for s in chapter.sections[:2]] == ["made on Made-up CPU", "Cost and gain"]
     records = {entry.quantity: entry for entry in chapter.sections[1].tables[0].records}
     assert records["time a step over the baseline's"].value == 1.5
-    assert records["test_accuracy over the baseline's"].text == "better"
+    gain = records["difference of test_accuracy, method − baseline"]
+    assert (gain.text, gain.value) == ("better", pytest.approx(0.11))
+
+
+@pytest.mark.regression
+def test_a_gain_is_called_a_difference_and_says_of_what(make: Make) -> None:
+    """It was "over the baseline's", as the ratios are; of a loss the baseline's comes first, so that more is better."""
+    made = make()
+    made.document["metric"] = "test_loss"
+    for method, loss in (("vanilla", 0.5), ("bnp", 0.2)):
+        made.cell(method, rows=epochs([1.0] * 6, test_loss=[loss] * 6))
+    (entry,) = (
+        entry for entry in csv.DictReader(StringIO(render(made.read(), "csv"))) if "difference" in entry["quantity"]
+    )
+    assert entry["quantity"] == "difference of test_loss, baseline − method"
+    assert float(entry["value"]) == pytest.approx(0.3)
 
 
 def test_targets_stand_in_the_heading_where_there_is_one_and_in_the_rows_where_there_are_several(make: Make) -> None:

@@ -88,6 +88,32 @@ def test_all_seeds_are_no_deviation(make: Make) -> None:
     assert "## Deviations" not in render(made.read())
 
 
+@pytest.mark.regression
+@pytest.mark.parametrize(
+    ("cores", "told"),
+    [
+        ((0.1, 0.0), None),
+        ((0.1, None), "1 of 3 blocks: shorter than 0.4 s"),
+        ((None, None), "2 of 3 blocks: shorter than 0.4 s, or the machine does not tell"),
+    ],
+)
+def test_blocks_that_were_too_short_to_be_judged_are_counted(
+    make: Make, cores: tuple[float | None, ...], told: str | None
+) -> None:
+    """They counted as undisturbed, and nothing said so. Cells of a block are counted once, of earlier versions not."""
+    made = make()
+    for seed, others in enumerate(cores, 1):
+        for method in ("vanilla", "bnp"):
+            made.cell(method, 16, seed, epochs([1.0]), jobs=1, other_cores=others)
+    made.cell("bnp", 16, 3, epochs([1.0]))
+    made.cell("bnp", 16, 4, status="not-applicable", jobs=1)
+    made.cell("bnp", 16, 5, epochs([1.0]), jobs=2)  # not comparable anyway
+    text = render(made.read())
+    assert ("whether other processes disturbed them" in text) == (told is not None)
+    if told is not None:
+        assert f"- whether other processes disturbed them is not known of {told}\n" in text
+
+
 def test_settings_that_a_run_changed_are_a_deviation(make: Callable[..., Made]) -> None:
     made = make()
     made.document["changes"] = ["optimizer.lr=0.02"]

@@ -15,6 +15,35 @@ Make = Callable[..., Made]
 TITLE = "Time per epoch"
 
 
+@pytest.mark.regression
+@pytest.mark.parametrize(
+    ("methods", "baseline", "bases"),
+    [
+        (("native", "bnp+native"), "native", ["native"]),
+        (("gn", "ln"), None, ["gn"]),
+        (("vanilla", "native", "bn"), "native", ["native", "vanilla", "bn"]),
+        (("vanilla", "bn", "ln"), "bn", ["bn", "vanilla"]),
+        (("vanilla", "bn", "ln"), None, ["vanilla", "bn"]),
+        (("native",), "native", []),
+    ],
+)
+def test_ratios_are_to_the_baseline_to_vanilla_and_to_bn(
+    make: Make, methods: tuple[str, ...], baseline: str | None, bases: list[str]
+) -> None:
+    """Where the suite named another than the last two, or had none of them, it had no ratios to its baseline."""
+    made = make()
+    made.document["baseline"] = baseline
+    for place, method in enumerate(methods):
+        made.cell(method, rows=epochs([2.0**place] * 6))
+    (section,) = (found for chapter in chapters(made.read()) for found in chapter.sections if found.title == TITLE)
+    assert [table.title for table in section.tables] == ["Seconds per epoch", *(f"Ratio to {base}" for base in bases)]
+    for base, table in zip(bases, section.tables[1:], strict=True):
+        others = [method for method in methods if method != base]
+        assert [row[0] for row in table.rows] == others
+        ratios = [2.0 ** (methods.index(method) - methods.index(base)) for method in others]
+        assert [record.value for record in table.records] == ratios
+
+
 def test_methods_that_took_no_turns_have_no_ratio_and_the_report_says_why(make: Make) -> None:
     made = make()
     made.document["measure"] = {}
