@@ -18,12 +18,27 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import NamedTuple, Self
 
 
 class BnpbenchError(Exception):
     """Base of all errors that a user can mend."""
 
     exit_code = 2
+
+
+class Origin(NamedTuple):
+    """Where a setting was written.
+
+    Attributes:
+        file: the suite's path; None for the command line.
+        line: in that file, from 1.
+        key: dotted key path, such as ``train.optimizer.lr``; the option of the command line.
+    """
+
+    file: Path | None = None
+    line: int | None = None
+    key: str | None = None
 
 
 class SuiteError(BnpbenchError):
@@ -48,6 +63,10 @@ class SuiteError(BnpbenchError):
     ) -> None:
         self.message, self.file, self.line, self.key, self.closest = message, file, line, key, closest
         super().__init__(str(self))
+
+    def at(self, origin: Origin) -> Self:
+        """The same error at another origin."""
+        return type(self)(self.message, **origin._asdict(), closest=self.closest)
 
     def __str__(self) -> str:
         place = ":".join(str(part) for part in (self.file, self.line) if part is not None)

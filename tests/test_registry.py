@@ -196,5 +196,5 @@ def test_a_method_that_does_nothing_is_refused(tmp_path: Path) -> None:
         'class Nothing(MethodPlugin):\n    kind: Literal["nothing"]\n'
     )
     (tmp_path / "own.toml").write_text(SUITE.replace("METHODS", '"nothing"'))
-    with pytest.raises(SuiteError, match=r"shifted\.py: Nothing defines no layer\(\), preconditioner"):
+    with pytest.raises(SuiteError, match=r"shifted\.py:5: Nothing defines no layer\(\), preconditioner"):
         load_suite(tmp_path / "own.toml", allow_plugins=True)

@@ -165,7 +165,7 @@ class BlockRun:
             work(member)
         except Exception as error:
             traceback.print_exc()
-            member.end(*failure(error))
+            member.end(*failure(error, member.cell))
         if member.status in FAILED:  # its tensors hang on cycles, and the others may need the room
             gc.collect()
             if self.device.type == "cuda":

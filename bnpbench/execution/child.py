@@ -17,13 +17,13 @@ from typing import Any
 
 import psutil
 
-from bnpbench.errors import BnpbenchError, NotApplicable, ResultsError, refused
+from bnpbench.errors import BnpbenchError, NotApplicable, Origin, ResultsError, SuiteError, refused
 from bnpbench.execution.interruption import watch_parent
 from bnpbench.execution.messages import Done, Outbox, Refused, Request
 from bnpbench.files import appending
 from bnpbench.streams import unfailing
-from bnpbench.suite import PluginFile, Settings, load_plugins
-from bnpbench.suite.plugins import place_of
+from bnpbench.suite import Cell, PluginFile, Settings, load_plugins
+from bnpbench.suite.plugins import place_of, plugins_answer
 
 FAULT = 70  # exit code of a child that met an error of a kind that nobody foresaw
 LOG_BYTES = 2**20  # that a log may hold; of a longer one the beginning and the end stay
@@ -45,7 +45,8 @@ def serve(pipe: connection.Connection, pickled: bytes, plugins: tuple[PluginFile
             load_plugins(plugins)  # their modules, by which the request's classes are found
         request = pickle.loads(pickled)
         assert request is not None
-        outbox.send(Done(request.answer(outbox.send)))
+        with contextlib.nullcontext() if request.costs_its_cells else plugins_answer():
+            outbox.send(Done(request.answer(outbox.send)))
     except BnpbenchError as error:
         outbox.send(Refused(error))
     except BaseException as error:
@@ -100,15 +101,22 @@ def configure(settings: Settings, gpu: int, cores: tuple[int, ...] | None = None
         make_workspaces(torch.device("cuda"))
 
 
-def failure(error: Exception) -> tuple[str, str]:
+def message_of(error: Exception, cell: Cell) -> str:
+    """What is said of an exception that ends a cell, with the lines of the suite and of the plugin that it is in."""
+    place = place_of(error)
+    if isinstance(error, SuiteError) and (error := cell.placed(error)).file is not None:
+        error = error.at(Origin(Path(error.file.name), error.line, error.key))  # no folder stands in results
+    where = "" if place is None else f" ({place.file.name}:{place.line})"
+    return " ".join(f"{type(error).__name__}: {error}{where}".split())
+
+
+def failure(error: Exception, cell: Cell) -> tuple[str, str]:
     """Status and message of a cell that ended in an exception."""
     import torch
 
     if isinstance(error, NotApplicable):
         return "not-applicable", str(error)
-    place = place_of(error)
-    where = "" if place is None else f" ({place.file.name}:{place.line})"
-    text = " ".join(f"{type(error).__name__}: {error}{where}".split())
+    text = message_of(error, cell)
     memory = isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in text
     if not memory:
         return "error", shortened(text, 1000)

@@ -7,7 +7,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -302,7 +302,7 @@ def _distinct(cells: Iterable[Cell], gpus: int) -> tuple[list[tuple[Cell, str]],
         reasons = [_needs_cuda(cell.settings, gpus) for cell in alike]
         if None in reasons:
             cell = alike[reasons.index(None)]
-            chosen.append(Cell(cell.settings.model_copy(update=EAGER), cell.role))
+            chosen.append(replace(cell, settings=cell.settings.model_copy(update=EAGER)))
         else:
             refused.append((alike[0], str(reasons[0])))
     return refused, chosen

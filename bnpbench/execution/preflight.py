@@ -21,7 +21,7 @@ from torch import Tensor
 from bnpbench.datasets import storage
 from bnpbench.datasets.base import shape_of
 from bnpbench.errors import DataError, NotApplicable, SuiteError
-from bnpbench.execution.child import configure, failure
+from bnpbench.execution.child import configure, failure, message_of
 from bnpbench.execution.messages import Phase, Preflight, Smoke, Tell, Tried
 from bnpbench.layers.weighted import weighted
 from bnpbench.measure import machine
@@ -64,21 +64,25 @@ def preflight(request: Preflight, tell: Tell) -> dict[str, Costs]:
         for network in dict.fromkeys(cell.settings.network for cell in request.cells if request.fetch):
             network.fetch(offline=request.offline)
     costing = {cell.key: cell.settings.costing() for cell in request.cells}
-    distinct = dict.fromkeys(costing.values())
+    distinct: dict[Settings, Cell] = {}
+    for cell in request.cells:
+        distinct.setdefault(costing[cell.key], cell)
     found: dict[Settings, Costs] = {}
-    _check_patterns((cell.settings for cell in (*request.cells, *request.whole)), root)
-    for place, settings in enumerate(distinct, start=1):
+    _check_patterns((*request.cells, *request.whole), root)
+    for place, (settings, cell) in enumerate(distinct.items(), start=1):
         tell(Phase("preflight", f"{place}/{len(distinct)}"))
-        found[settings] = _costs(settings, root)
+        found[settings] = _costs(settings, root, cell)
     return {key: found[settings] for key, settings in costing.items()}
 
 
-def _check_patterns(every: Iterable[Settings], root: Path) -> None:
+def _check_patterns(every: Iterable[Cell], root: Path) -> None:
     """Raises SuiteError for a pattern of a method's ``layers`` that fits none of the networks that it meets."""
-    fitting: dict[str, bool] = {}
+    fitting: set[str] = set()
+    unfit: dict[str, Cell] = {}
     there: dict[str, None] = {}
     known: dict[tuple[Any, Any], list[str]] = {}
-    for settings in every:
+    for cell in every:
+        settings = cell.settings
         patterns = settings.method.layers if isinstance(settings.method, Preconditioning | GradientPlugin) else ()
         if not patterns:
             continue
@@ -88,12 +92,14 @@ def _check_patterns(every: Iterable[Settings], root: Path) -> None:
         names = known[place]
         there |= dict.fromkeys(names)
         for pattern in patterns:
-            fits = not names or any(fnmatchcase(name, pattern.removeprefix("!")) for name in names)
-            fitting[pattern] = fits or fitting.get(pattern, False)
-    for pattern, fits in fitting.items():
-        if not fits:
+            if not names or any(fnmatchcase(name, pattern.removeprefix("!")) for name in names):
+                fitting.add(pattern)
+            else:
+                unfit.setdefault(pattern, cell)
+    for pattern, cell in unfit.items():
+        if pattern not in fitting:
             message = f"no layer has a name like {pattern!r}; there are: {listed(there)}"
-            raise SuiteError(message, key="method.layers", closest=closest(pattern, there))
+            raise cell.placed(SuiteError(message, key="method.layers", closest=closest(pattern, there)))
 
 
 def _layers(settings: Settings, root: Path) -> list[str]:
@@ -106,8 +112,8 @@ def _layers(settings: Settings, root: Path) -> list[str]:
     return []
 
 
-def _costs(settings: Settings, root: Path) -> Costs:
-    """The costs of a cell, or why there are none: a fault of one cell stops no other."""
+def _costs(settings: Settings, root: Path, cell: Cell) -> Costs:
+    """The costs of settings that the cell has, or why there are none: a fault of one cell stops no other."""
     try:
         shape = settings.dataset.found(root)
         return costs(settings, settings.network.reads(shape.input), shape.classes)
@@ -116,7 +122,7 @@ def _costs(settings: Settings, root: Path) -> Costs:
     except NotApplicable as error:
         return Costs(Columns(), not_applicable=str(error))
     except Exception as error:  # the cell will meet it too, and end with its message and a log
-        return Costs(Columns(), uncounted=" ".join(f"{type(error).__name__}: {error}".split()))
+        return Costs(Columns(), uncounted=message_of(error, cell))
 
 
 def free_memory(device: torch.device) -> int:
@@ -179,7 +185,7 @@ def _tried(cell: Cell, examples: Examples, free: Callable[[torch.device], int]) 
 
 
 def _failed(cell: Cell, error: Exception, what: str = "") -> Tried:
-    status, message = failure(error)
+    status, message = failure(error, cell)
     told = {"not-applicable": "not applicable", "oom": "not tried"}.get(status, status)
     return Tried(cell.key, told, what + message)
 

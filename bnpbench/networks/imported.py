@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -28,6 +28,11 @@ def admit(modules: Iterable[str]) -> None:
     _ADMITTED.update(modules)
 
 
+def admitted(module: str) -> bool:
+    """Whether networks may be imported from a module."""
+    return module in _ADMITTED
+
+
 class Imported(MadeNetwork):
     """The network that a function makes: ``target = "package.module:factory"``.
 
@@ -35,6 +40,7 @@ class Imported(MadeNetwork):
     the number of classes; one called ``input_shape`` gets the shape of an example; unless ``options`` give it.
     """
 
+    named_by: ClassVar[str] = "target"
     kind: Literal["import"]
     target: Annotated[str, Field(pattern=f"^{_NAME}:{_NAME}$")]
     options: Keywords = Keywords()
@@ -48,17 +54,19 @@ class Imported(MadeNetwork):
         from torch import nn
 
         path = self.target.partition(":")[2]
-        if self.module not in _ADMITTED:
-            raise SuiteError(f"{self.target}: nobody allowed that {self.module!r} is run; load a suite that names it")
+        if not admitted(self.module):
+            told = f"{self.target}: nobody allowed that {self.module!r} is run; load a suite that names it"
+            raise SuiteError(told, key=self.key())
         try:
             factory: Any = importlib.import_module(self.module)
             for part in path.split("."):
                 factory = getattr(factory, part)
         except (ImportError, AttributeError) as error:
-            raise SuiteError(f"{self.target}: {type(error).__name__}: {error}") from error
+            raise SuiteError(f"{self.target!r}: {type(error).__name__}: {error}", key=self.key()) from error
         known = {"classes": classes, "num_classes": classes, "input_shape": input_shape}
         asked = {name: known[name] for name in inspect.signature(factory).parameters if name in known}
         model = factory(**{**asked, **self.options})
         if not isinstance(model, nn.Module):
-            raise SuiteError(f"{self.target} gives a {type(model).__name__}, not a torch.nn.Module")
+            told = f"{self.target!r} gives a {type(model).__name__}, not a torch.nn.Module: return the network"
+            raise SuiteError(told, key=self.key())
         return model

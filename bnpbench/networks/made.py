@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, ClassVar, Self
 
+from bnpbench.errors import BnpbenchError, SuiteError
 from bnpbench.networks.base import NetworkPlugin
 from bnpbench.sites import Normalization
 
@@ -18,9 +19,18 @@ class MadeNetwork(NetworkPlugin):
     A method that normalizes puts its layer where the author has one (:mod:`bnpbench.layers.swap`); one that does not
     leaves these places empty, unless it is ``native``. No bias is added anywhere. Its weights are trained as they are
     (``initialization = "keep"``) unless a suite asks for others.
+
+    Attributes:
+        named_by: which option says what is made.
     """
 
     of_others: ClassVar[bool] = True
+    named_by: ClassVar[str] = "name"
+
+    @classmethod
+    def key(cls) -> str:
+        """The setting that says what is made."""
+        return f"network.{cls.named_by}"
 
     def native(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
         """The network as its author made it, from (N, *input_shape) to (N, classes).
@@ -39,7 +49,15 @@ class MadeNetwork(NetworkPlugin):
         return self
 
     def build(self, normalization: Normalization, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-        model = self._made(input_shape, classes)
+        import torch
+
+        try:
+            model = self._made(input_shape, classes)
+        except (BnpbenchError, MemoryError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:  # of any kind: it is code of others
+            named = getattr(self, self.named_by)
+            raise SuiteError(f"{named!r} raised {type(error).__name__}: {error}", key=self.key()) from error
         if normalization.native:
             return model
         from bnpbench.layers.swap import swapped

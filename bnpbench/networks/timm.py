@@ -87,9 +87,10 @@ class Timm(LibraryNetwork):
         try:
             import timm
         except ImportError as error:
-            raise SuiteError(f"timm {_MISSING}") from error
+            raise SuiteError(f"timm {_MISSING}", key=self.key()) from error
 
         if not timm.is_model(self.name.partition(".")[0]):
             near = get_close_matches(self.name, timm.list_models(), 1)
-            raise SuiteError(f"timm has no network {self.name!r}", closest=near[0] if near else None)
+            told = f"timm has no network {self.name!r}"
+            raise SuiteError(told, key=self.key(), closest=near[0] if near else None)
         return super().native(input_shape, classes)

@@ -75,9 +75,8 @@ class Torchvision(LibraryNetwork):
         known = models.list_models(module=models)
         if self.name not in known:
             near = get_close_matches(self.name, known, 1)
-            raise SuiteError(
-                f"torchvision has no classification network {self.name!r}", closest=near[0] if near else None
-            )
+            told = f"torchvision has no classification network {self.name!r}"
+            raise SuiteError(told, key=self.key(), closest=near[0] if near else None)
         options: dict[str, Any] = {"weights": None, "num_classes": classes, **self.options}
         if self.name in _AUXILIARY:
             options["aux_logits"] = False

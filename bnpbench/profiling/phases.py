@@ -12,6 +12,7 @@ from torch.profiler import ProfilerActivity, record_function
 from torch.profiler import profile as torch_profile
 
 from bnpbench.datasets import storage
+from bnpbench.errors import SuiteError
 from bnpbench.execution.child import configure
 from bnpbench.execution.messages import Profile, Profiled, Tell, Time
 from bnpbench.files import fresh
@@ -49,7 +50,10 @@ def stepping(request: Profile) -> Callable[[], None]:
     settings = request.cell.settings
     device = torch.device(settings.device)
     examples = examples_of(settings, storage.root(request.data_dir), device)
-    trainer = Trainer(request.cell, examples, device)
+    try:
+        trainer = Trainer(request.cell, examples, device)
+    except SuiteError as error:
+        raise request.cell.placed(error) from error
     trainer.step.begin_epoch(trainer.noise)
     for phase in PHASES:
         setattr(trainer.step, phase, _marked(phase, getattr(trainer.step, phase)))

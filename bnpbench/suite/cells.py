@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from bnpbench.errors import SuiteError
+from bnpbench.errors import Origin, SuiteError
 from bnpbench.suite.document import Measure, Probe
 from bnpbench.suite.settings import Settings
 from bnpbench.suite.vocabulary import frozen, label
@@ -25,12 +26,19 @@ class Cell:
         role: ``final``, or ``trial`` where it only serves to choose a setting.
         group: where it stands on the axes that are not interleaved; cells of one group share a block.
         whole: epochs in the suite, where a run takes another number of them.
+        origins: where the suite has the settings that only building can judge, by their dotted names.
     """
 
     settings: Settings
     role: Role = "final"
     group: str = field(default="", compare=False, repr=False)
     whole: int | None = field(default=None, compare=False, repr=False)
+    origins: Mapping[str, Origin] = field(default_factory=dict, compare=False, repr=False)
+
+    def placed(self, error: SuiteError) -> SuiteError:
+        """An error in one of its settings, at the place where the suite has that, if it is known."""
+        origin = self.origins.get(error.key or "")
+        return error if origin is None else error.at(origin)
 
     @property
     def shorter(self) -> bool:

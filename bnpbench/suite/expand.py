@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import BaseModel, ValidationError, create_model
 
 from bnpbench.datasets.base import DatasetPlugin
-from bnpbench.errors import DataError, SuiteError
+from bnpbench.errors import DataError, Origin, SuiteError
 from bnpbench.fields import Options
 from bnpbench.initializations.keep import Keep
 from bnpbench.networks.base import NetworkPlugin
@@ -157,11 +157,15 @@ class Grid:
 
     def error(self, message: str, row: int, path: tuple[str, ...], closest: str | None = None) -> SuiteError:
         """The error for a fault in one setting of one row, placed where that setting was written last."""
+        return SuiteError(message, **self.origin(row, path)._asdict(), closest=closest)
+
+    def origin(self, row: int, path: tuple[str, ...]) -> Origin:
+        """Where one setting of one row was written last; where it would be written, for a default."""
         for length in range(len(path), 0, -1):
             for place, keys, table in self._writers(row):
                 if contains(table, path[:length]):
-                    return self.source.error(message, (*place, *path[keys:]), closest)
-        return self.source.error(f"{'.'.join(path)}: {message}", ("train",), closest)
+                    return self.source.origin((*place, *path[keys:]))
+        return self.source.origin(("train", *path))
 
     # --- the parts of the file ----------------------------------------------------------------
 

@@ -14,10 +14,11 @@ import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from bnpbench.cache import expanded
-from bnpbench.errors import SuiteError
+from bnpbench.errors import Origin, SuiteError
 from bnpbench.methods.bnp_native import BnpNative
 from bnpbench.methods.native import Native
 from bnpbench.networks.imported import Imported
+from bnpbench.networks.made import MadeNetwork
 from bnpbench.suite.check import (
     check_baseline,
     check_devices,
@@ -69,17 +70,15 @@ def _load(source: str | Path, allow_plugins: bool, changes: Sequence[str], netwo
     file = read(_path(source))
     document = _document(file)
     given = None if network is None else _given(network, file)
+    elsewhere: dict[tuple[str | int, ...], tuple[str, KeyPath]] = {
+        ("override", number, "set"): (f"--set {text}", setting_of(text)[0])
+        for number, text in enumerate(changes, len(document.override))
+    }
     if network is not None:
         document = _of_network(document, network)
-    try:
-        return replace(_loaded(file, _changed(document, changes), allow_plugins, given), changes=tuple(changes))
-    except SuiteError as error:
-        number, _, key = (error.key or "").removeprefix("override[").partition("].set.")
-        if key and int(number) >= len(document.override):
-            text = changes[int(number) - len(document.override)]
-            within = "" if key == ".".join(setting_of(text)[0]) else f"{key}: "
-            raise SuiteError(f"--set {text}: {within}{error.message}", closest=error.closest) from None
-        raise
+        elsewhere |= dict.fromkeys((("train", "network"), ("sweep", "method")), (f"--network {network}", ("target",)))
+    file = replace(file, given=elsewhere)
+    return replace(_loaded(file, _changed(document, changes), allow_plugins, given), changes=tuple(changes))
 
 
 def _loaded(file: Source, document: Document, allow_plugins: bool, given: PluginFile | None) -> Suite:
@@ -167,7 +166,10 @@ def _of_network(document: Document, target: str) -> Document:
             "name": f"{document.name}-{target.rpartition(':')[2].replace('.', '-')}"[:64],
             "train": {**train, "network": {"kind": Imported.word(), "target": target}},
             "sweep": {"method": [Native.word(), BnpNative.word()], **sweep},
-            "override": tuple(one for one in document.override if not {*own} & {*one.when, *one.set}),
+            "override": tuple(  # that each stays the one of its number in the file
+                Override.model_construct(when={}, set={}) if {*own} & {*one.when, *one.set} else one
+                for one in document.override
+            ),
             "measure": document.measure.model_copy(
                 update={"interleave": tuple(name for name in document.measure.interleave if name in {"method", *sweep})}
             ),
@@ -320,9 +322,25 @@ def _rows(grid: Grid, document: Document) -> tuple[Row, ...]:
             0 if seed is None else point[seed],
             int(np.ravel_multi_index([point[place] for place in chosen], sizes)) if chosen else 0,
             tuple(place for axis, place in enumerate(point) if axis != seed and axis not in chosen),
+            origins,
         )
-        for settings, group, point in zip(grid.settings, found, grid.coordinates.tolist(), strict=True)
+        for settings, group, point, origins in zip(
+            grid.settings, found, grid.coordinates.tolist(), _origins(grid), strict=True
+        )
     )
+
+
+def _origins(grid: Grid) -> Iterator[dict[str, Origin]]:
+    """For each row where the settings stand that only building can judge: a network of others, patterns of layers."""
+    known: dict[Any, Origin] = {}
+    for row, settings in enumerate(grid.settings):
+        network, method = settings.network, settings.method
+        late: dict[str, Any] = {network.key(): network} if isinstance(network, MadeNetwork) else {}
+        late |= {"method.layers": method} if getattr(method, "layers", ()) else {}
+        for key, value in late.items():
+            if value not in known:
+                known[value] = grid.origin(row, tuple(key.split(".")))
+        yield {key: known[value] for key, value in late.items()}
 
 
 def _selected(grid: Grid, select: Select, names: list[str]) -> list[int]:

@@ -22,11 +22,13 @@ from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 
-from bnpbench.errors import BnpbenchError, SuiteError
+from bnpbench.datasets.base import DatasetPlugin
+from bnpbench.errors import BnpbenchError, Origin, SuiteError
+from bnpbench.fields import Kinded
 from bnpbench.methods.base import MethodPlugin
 from bnpbench.metrics.base import MetricPlugin
 from bnpbench.networks.base import NetworkPlugin
-from bnpbench.networks.imported import admit
+from bnpbench.networks.imported import admit, admitted
 from bnpbench.networks.library import LibraryNetwork
 from bnpbench.registry import BASES, Registry, built_in, kinded
 
@@ -259,20 +261,33 @@ def load_plugins(files: Sequence[PluginFile]) -> Registry:
         classes = kinded(_run(file))
         names = ", ".join(base.__name__ for base in BASES)
         if not classes:
-            raise SuiteError(f"{file.path}: defines no subclass of {names}")
+            raise SuiteError(f"defines no subclass of {names}", file=file.path)
         for cls in classes:
-            if issubclass(cls, MethodPlugin) and cls.does_nothing():
-                raise SuiteError(
-                    f"{file.path}: {cls.__name__} defines no layer(), preconditioner(), decays() or finish(): "
-                    "it would be a network without a method under another name"
-                )
-            if issubclass(cls, MetricPlugin) and (fault := cls.fault()):
-                raise SuiteError(f"{file.path}: {cls.__name__} {fault}")
-        try:
-            registry = registry.plus(classes)
-        except SuiteError as error:
-            raise SuiteError(f"{file.path}: {error}") from None
+            try:
+                _check(cls)
+                registry = registry.plus([cls])
+            except SuiteError as error:
+                raise error.at(Origin(file.path, _line(file, cls))) from None
     return registry
+
+
+def _check(cls: type[Kinded]) -> None:
+    """Raises SuiteError for a plugin that does nothing, or does not say what it is."""
+    if issubclass(cls, MethodPlugin) and cls.does_nothing():
+        raise SuiteError(
+            f"{cls.__name__} defines no layer(), preconditioner(), decays() or finish(): "
+            "it would be a network without a method under another name"
+        )
+    if issubclass(cls, MetricPlugin) and (fault := cls.fault()):
+        raise SuiteError(f"{cls.__name__} {fault}")
+    if issubclass(cls, DatasetPlugin) and cls.describe is DatasetPlugin.describe:
+        raise SuiteError(f"{cls.__name__} defines no describe()")
+
+
+def _line(file: PluginFile, cls: type[Kinded]) -> int | None:
+    """The line of a class; None where its file does not show it."""
+    classes = (node for node in ast.walk(ast.parse(file.path.read_bytes())) if isinstance(node, ast.ClassDef))
+    return next((node.lineno for node in classes if node.name == cls.__name__), None)
 
 
 def _run(file: PluginFile) -> ModuleType:
@@ -285,7 +300,7 @@ def _run(file: PluginFile) -> ModuleType:
         return sys.modules[name]
     content = file.path.read_bytes()
     if hashlib.sha256(content).hexdigest() != file.sha256:
-        raise SuiteError(f"{file.path}: changed after the suite was loaded; run it again")
+        raise SuiteError("changed after the suite was loaded; run it again", file=file.path)
     spec = importlib.util.spec_from_loader(name, loader=None, origin=str(file.path))
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
@@ -311,11 +326,12 @@ class Place:
 
 
 def place_of(error: BaseException) -> Place | None:
-    """The place in a plugin that an error came from; None where it came from elsewhere."""
+    """The place in a suite's own code that an error, or what it was raised from, came from; None for code elsewhere."""
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
-        if str(frame.f_globals.get("__name__")).startswith(_MODULE):
+        name = str(frame.f_globals.get("__name__"))
+        if name.startswith(_MODULE) or name in _OFFERED.modules or admitted(name):
             return Place(Path(frame.f_code.co_filename), line, frame.f_code.co_qualname)
-    return None
+    return None if error.__cause__ is None else place_of(error.__cause__)
 
 
 @contextmanager

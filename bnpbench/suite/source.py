@@ -6,12 +6,12 @@ import datetime
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bnpbench.errors import SuiteError
+from bnpbench.errors import Origin, SuiteError
 
 KeyPath = Sequence[str | int]
 
@@ -110,16 +110,31 @@ MAX_DEPTH = 16
 
 @dataclass(frozen=True)
 class Source:
-    """A suite file and what stands in it."""
+    """A suite file and what stands in it.
+
+    Attributes:
+        path: of the file.
+        text: of the file.
+        document: what stands in it.
+        given: what the command line puts in its place: from a key path to the option and the setting that this names.
+    """
 
     path: Path
     text: str
     document: dict[str, Any]
+    given: Mapping[tuple[str | int, ...], tuple[str, KeyPath]] = field(default_factory=dict)
+
+    def origin(self, key: KeyPath) -> Origin:
+        """Where the value at a key path was written."""
+        for part, (option, own) in self.given.items():
+            if tuple(key[: len(part)]) == part:
+                rest = key[len(part) :]
+                return Origin(key=option if list(rest) in ([], list(own)) else f"{option}: {dotted(rest)}")
+        return Origin(self.path, line_of(self.text, key), dotted(key) or None)
 
     def error(self, message: str, key: KeyPath, closest: str | None = None) -> SuiteError:
         """The error for a fault at the key path ``key``, with file and line."""
-        line = line_of(self.text, key)
-        return SuiteError(message, file=self.path, line=line, key=dotted(key) or None, closest=closest)
+        return SuiteError(message, **self.origin(key)._asdict(), closest=closest)
 
 
 def read(path: Path) -> Source:

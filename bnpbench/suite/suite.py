@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from bnpbench.datasets.base import DatasetPlugin
-from bnpbench.errors import SuiteError
+from bnpbench.errors import Origin, SuiteError
 from bnpbench.methods.base import MethodPlugin
 from bnpbench.records.documents import (
     BoundsRecord,
@@ -53,6 +53,7 @@ class Row:
         chosen_rank: its place among the values, or the combinations of them, that ``[select]`` chooses from; 0
             without one.
         family: where it stands on all other axes.
+        origins: as of its cell.
     """
 
     settings: Settings
@@ -61,6 +62,7 @@ class Row:
     seed_rank: int
     chosen_rank: int
     family: tuple[int, ...]
+    origins: Mapping[str, Origin]
 
 
 @dataclass(frozen=True)
@@ -309,7 +311,8 @@ def _resolved(row: Row, changes: Mapping[str, Any], role: Role, epochs: int | No
     if other:
         made["schedule"] = row.settings.schedule.over(row.settings.epochs)
     group = row.group_of_final if role == "final" else row.group
-    return Cell(row.settings.model_copy(update=made), role, group, row.settings.epochs if other else None)
+    whole = row.settings.epochs if other else None
+    return Cell(row.settings.model_copy(update=made), role, group, whole, row.origins)
 
 
 def _unique(cells: Iterable[Cell]) -> tuple[Cell, ...]:

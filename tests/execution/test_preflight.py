@@ -142,6 +142,9 @@ def test_a_pattern_that_fits_no_layer_is_refused_with_the_names_there_are(tmp_pa
         with pytest.raises(SuiteError) if refused else nullcontext() as caught:
             preflight(Preflight(cells, None, True), print)
         assert refused == (caught is not None and told in str(caught.value) and "did you mean" in str(caught.value))
+        if caught is not None:
+            line = next(n for n, line in enumerate(loaded.path.read_text().splitlines(), 1) if "layers" in line)
+            assert str(caught.value).startswith(f"{loaded.path}:{line}: sweep.method[1].layers: ")
         if not refused:  # as where the cells of the other network are finished
             preflight(Preflight(cells[:2], None, True, whole=cells), print)
         assert "whether layers are called hidden1" in listing(Options().selection(loaded), tmp_path / "none").text()

@@ -289,7 +289,7 @@ def test_a_class_that_is_no_metric_is_refused_before_anything_runs(
 ) -> None:
     path = written(tmp_path)
     (tmp_path / "entropy.py").write_text(PLUGIN.replace(old, new))
-    with pytest.raises(SuiteError, match=rf"entropy\.py: {words}"):
+    with pytest.raises(SuiteError, match=rf"entropy\.py:6: {words}"):
         load_suite(path, allow_plugins=True)
 
 

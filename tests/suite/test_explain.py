@@ -155,7 +155,7 @@ TABLES = [
     ),
     (S + '[select]\nover = "optimizer.lr"\n', 12, "select.over", "no axis of [sweep]", None),
     (S + '[select]\nover = "batch_sise"\n', 12, "select.over", "no axis of [sweep]", "batch_size"),
-    (S + '[select]\nover = "batch_size"\n', 2, "train", "validation: choosing by validation_accuracy", None),
+    (S + '[select]\nover = "batch_size"\n', 2, "train.validation", "choosing by validation_accuracy", None),
     (
         S + '[select]\nover = "batch_size"\nby = "test_accuracy"\n',
         13,

@@ -8,6 +8,9 @@ import pytest
 
 from bnpbench import load_suite
 from bnpbench.errors import SuiteError
+from bnpbench.execution.messages import Preflight, Profile
+from bnpbench.execution.preflight import preflight
+from bnpbench.profiling.phases import profile
 from tests.support.command import called
 
 NETS = """
@@ -183,3 +186,40 @@ def test_a_function_that_a_module_does_not_define_is_named_before_anything_runs(
     assert done.returncode == 2
     assert "did you mean 'odd'?" in " ".join(done.stderr.split())
     assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("nets_a.mine:fails", "'nets_a.mine:fails' raised ValueError: no such width (mine.py:4)"),
+        ("nets_a.mine:text", "'nets_a.mine:text' gives a str, not a torch.nn.Module: return the network"),
+        ("nets_a.mine:Holder.gone", "'nets_a.mine:Holder.gone': AttributeError: "),
+    ],
+)
+def test_what_a_function_does_wrong_is_told_with_the_suites_line(tmp_path: Path, target: str, told: str) -> None:
+    """Only the error was told; of one that a profile met it was said that bnpbench had a bug."""
+    (tmp_path / "nets_a").mkdir()
+    text = "def text(classes):\n    return 'net'\ndef fails(classes):\n    raise ValueError('no such width')\n"
+    (tmp_path / "nets_a" / "mine.py").write_text(text + "class Holder:\n    pass\n")
+    suite = load_suite(write(tmp_path, SUITE.replace("nets.mine:make", target)), allow_plugins=True)
+    (cell, *_) = cells = suite.cells(device="cpu", threads=1)
+    found = preflight(Preflight(cells, None, True), print)
+    assert (found[cell.key].uncounted or "").startswith(f"SuiteError: imported.toml:5: train.network.target: {told}")
+    with pytest.raises(SuiteError) as caught:
+        profile(Profile(cell, 1, None, 0, tmp_path / "trace.json"))
+    assert str(caught.value).startswith(f"{suite.path}:5: train.network.target: {told.partition(' (')[0]}")
+
+
+@pytest.mark.regression
+def test_a_network_of_the_command_line_is_told_by_its_option(tmp_path: Path) -> None:
+    """The line of the network whose place it takes was named, and that of another override."""
+    more = '[[override]]\nwhen = { method = "gn" }\nset = { epochs = 2 }\n'
+    path = write(tmp_path, SUITE + more + "[[override]]\nwhen = { seed = 1 }\nset = { batch_size = 61000 }\n")
+    with pytest.raises(SuiteError) as caught:
+        load_suite(path, network="nets.mine:maek")
+    assert str(caught.value).startswith("--network nets.mine:maek: ")
+    assert str(caught.value).endswith("mine.py defines no 'maek' (did you mean 'make'?)")
+    with pytest.raises(SuiteError) as caught:
+        load_suite(path, network="nets.mine:make")
+    assert (caught.value.line, caught.value.key) == (19, "override[1].set.batch_size")

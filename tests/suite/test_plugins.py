@@ -148,10 +148,13 @@ def test_check_says_that_it_does_not_see_what_plugins_read(tmp_path: Path) -> No
         ("import nosuchmodule", "nosuchmodule"),
         ("x = 1", "defines no subclass"),
         (PLUGIN.replace('"rms"', '"bn"'), "choose another kind"),
+        (PLUGIN.replace('kind: Literal["rms"]', ""), "RmsNorm needs a kind"),
     ],
 )
 def test_a_plugin_that_does_not_fit_is_named(tmp_path: Path, plugin: str, word: str) -> None:
-    with pytest.raises(SuiteError, match=rf"mine\.py.*{word}"):
+    """With the line of its class; it had the file's name alone."""
+    place = rf":{line_of('class RmsNorm', plugin)}" if "class RmsNorm" in plugin else ""
+    with pytest.raises(SuiteError, match=rf"mine\.py{place}.*{word}"):
         load_suite(write(tmp_path, plugin=plugin), allow_plugins=True)
 
 
@@ -168,7 +171,7 @@ def line_of(text: str, plugin: str = PLUGIN) -> int:
     ],
 )
 def test_a_plugin_that_fails_when_asked_is_named(tmp_path: Path, old: str, new: str, said: str) -> None:
-    place = rf"mine\.py:{line_of(old)}: " if "return" in old else ""
+    place = rf"mine\.py:{line_of(old if 'return' in old else 'class Signs')}: "
     with pytest.raises(SuiteError, match=place + said):
         load_suite(write(tmp_path, plugin=PLUGIN.replace(old, new)), allow_plugins=True)
 
