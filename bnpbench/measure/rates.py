@@ -6,9 +6,10 @@ run on the same machine writes them into its ``environment.json``, and the repor
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -120,10 +121,30 @@ def _by_inductor(x: Tensor, y: Tensor) -> Callable[[], Tensor]:
     product = torch.nn.Linear(y.shape[0], y.shape[1], bias=False).eval()
     product.weight.data.copy_(y.t())
     options = {"freezing": True, "max_autotune": True, "max_autotune_gemm_backends": "CPP", "compile_threads": 1}
-    with torch.no_grad(), torch._inductor.utils.fresh_cache(), torch._inductor.config.patch(options):
+    with (
+        torch.no_grad(),
+        torch._inductor.utils.fresh_cache(),
+        torch._inductor.config.patch(options),
+        _unheard("torch.utils.cpp_extension"),  # which would warn whoever has CUDA's compiler and no GPU
+    ):
         compiled = torch.compile(product, dynamic=False)
         compiled(x)
     return torch.no_grad()(lambda: compiled(x))
+
+
+@contextmanager
+def _unheard(name: str) -> Iterator[None]:
+    """Keep the warnings of one logger from the terminal meanwhile."""
+
+    def severe(record: logging.LogRecord) -> bool:
+        return record.levelno > logging.WARNING
+
+    logger = logging.getLogger(name)
+    logger.addFilter(severe)
+    try:
+        yield
+    finally:
+        logger.removeFilter(severe)
 
 
 KERNELS: dict[str, Callable[[Tensor, Tensor], Callable[[], Tensor]]] = {"oneDNN": _by_onednn, "inductor": _by_inductor}

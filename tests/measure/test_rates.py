@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -77,6 +80,17 @@ def test_every_kernel_computes_the_product(kernel: str) -> None:
     x, y = torch.randn(48, 32), torch.randn(32, 64)
     found = rates.KERNELS[kernel](x, y)()
     torch.testing.assert_close(found.double(), x.double() @ y.double(), rtol=0, atol=1e-4)
+
+
+@pytest.mark.regression
+def test_the_compiler_says_nothing_of_a_gpu_that_is_not_there(tmp_path: Path) -> None:
+    """A machine with CUDA's compiler and no GPU had a warning of torch in the middle of what is told."""
+    code = (
+        "import torch; from bnpbench.measure import rates; rates._by_inductor(torch.ones(48, 32), torch.ones(32, 64))"
+    )
+    home = {**os.environ, "CUDA_HOME": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run([sys.executable, "-c", code], env=home, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_an_array_is_larger_than_the_last_caches(small: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
