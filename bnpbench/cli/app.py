@@ -42,9 +42,9 @@ app.add_typer(data, name="data")
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from bnpbench.version import __version__
 
-        typer.echo(f"bnpbench {version('bnpbench')}")
+        typer.echo(f"bnpbench {__version__ or 'that is not installed'}")
         raise typer.Exit
 
 

@@ -14,11 +14,12 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 
 from bnpbench.files import private_folder
 from bnpbench.records.rows import CellRow
+from bnpbench.version import __version__
 
 GIT_SECONDS = 10.0  # that git may take over one question
 TEXT_BYTES = 4096  # of a file under .git that holds a line
@@ -38,18 +39,11 @@ def provenance(folder: Path) -> CellRow:
     repository = _repository(folder)
     commit = repository.commit() if repository else None
     return {
-        "bnpbench": _version("bnpbench"),  # from a checkout it may run uninstalled
+        "bnpbench": __version__,
         "torch": version("torch"),
         "commit": commit,
         "dirty": repository.dirty(commit) if repository and commit else None,
     }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 @dataclass(frozen=True)

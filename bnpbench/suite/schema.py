@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel, create_model
 from pydantic.json_schema import models_json_schema
@@ -118,7 +118,7 @@ def _axis(value: dict[str, Any], tables: Tables) -> dict[str, Any]:
 
 def _along(value: dict[str, Any]) -> dict[str, Any]:
     """A value, or a list of them along its axis; the same of each option in it. A list may be one value alone."""
-    own = _with_lists(value)
+    own = cast(dict[str, Any], _with_lists(value))
     if value.get("type") == "array" or any(one.get("type") == "array" for one in value.get("anyOf", ())):
         return own
     elements = {} if "const" in value else own  # a kind, which is another along its axis
@@ -130,7 +130,7 @@ def _along_each(table: dict[str, Any]) -> dict[str, Any]:
     return {**table, **({"properties": options} if options else {})}
 
 
-def _with_lists(part: Any) -> Any:
+def _with_lists(part: object) -> object:
     """With tables whose options may be lists along an axis, instead of the tables that it refers to."""
     if isinstance(part, list):
         return [_with_lists(item) for item in part]

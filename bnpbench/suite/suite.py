@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib import metadata
 from pathlib import Path
 from statistics import mean
 from typing import Any, Literal
@@ -39,6 +38,7 @@ from bnpbench.suite.plugins import PluginFile
 from bnpbench.suite.settings import SCHEMA_VERSION, Settings, having
 from bnpbench.suite.vocabulary import Vocabulary
 from bnpbench.text import number_of
+from bnpbench.version import __version__
 
 
 @dataclass(frozen=True)
@@ -275,7 +275,7 @@ class Suite:
             name=self.name,
             source=self.source,
             description=self.description,
-            bnpbench=_version(),
+            bnpbench=__version__,
             measure=MeasureRecord(**_told(self.measure)),
             targets=list(self.targets),
             references=[
@@ -383,14 +383,6 @@ def _claim(claim: Claim, combinations: Iterable[Combination], cells: Sequence[Ce
             for c in combinations
         ],
     )
-
-
-def _version() -> str | None:
-    """The version of bnpbench; None where it runs uninstalled."""
-    try:
-        return metadata.version("bnpbench")
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _keys(cells: Iterable[Cell]) -> dict[str, str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from importlib.metadata import version
+import runpy
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
 
+import bnpbench.version
 from bnpbench.cli.app import app
 from tests.support.command import called
 
@@ -15,6 +17,21 @@ from tests.support.command import called
 def test_the_version_is_the_installed_ones(tmp_path: Path) -> None:
     done = called("--version", "nosuch", cwd=tmp_path)  # asked for before anything else
     assert (done.returncode, done.stdout) == (0, f"bnpbench {version('bnpbench')}\n")
+
+
+@pytest.mark.regression
+def test_a_checkout_that_is_not_installed_has_no_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was called a bug."""
+
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    with monkeypatch.context() as uninstalled:
+        uninstalled.setattr("importlib.metadata.version", missing)
+        assert runpy.run_path(bnpbench.version.__file__)["__version__"] is None
+    monkeypatch.setattr("bnpbench.version.__version__", None)
+    done = called("--version", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "bnpbench that is not installed\n")
 
 
 @pytest.mark.parametrize("option", ["-h", "--help"])
