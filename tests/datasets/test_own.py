@@ -34,6 +34,17 @@ def test_other_data_are_another_cell(tmp_path: Path) -> None:
     assert keys[0] == keys[1] != keys[2]
 
 
+def test_a_path_is_part_of_a_cell_and_the_folder_of_the_suite_is_not(tmp_path: Path) -> None:
+    keys = []
+    for folder, name in (("one", "data.npz"), ("other", "data.npz"), ("other", "same.npz")):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        save(tmp_path / folder / name)
+        path = suite(tmp_path / folder, f'{{ kind = "npz", path = "{name}" }}')
+        keys.append({cell.key for cell in load_suite(path).cells(device="cpu", threads=1)})
+    assert keys[0] == keys[1]
+    assert not keys[1] & keys[2]
+
+
 def test_a_suite_may_say_which_content_it_is_about(tmp_path: Path) -> None:
     save(tmp_path / "data.npz")
     path = suite(tmp_path, '{ kind = "npz", path = "data.npz" }')

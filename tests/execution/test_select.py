@@ -131,6 +131,20 @@ def test_finals_of_other_rates_take_turns_and_are_found_again(tmp_path: Path) ->
     assert "[" in render(second).partition("Ratio to vanilla")[2]
 
 
+def test_a_final_that_comes_late_is_measured_together_with_those_of_its_block(tmp_path: Path) -> None:
+    """Only cells that took turns have ratios of times."""
+    text = SUITE.replace("[1, 10]", "[10]").replace("seed = [1, 2]", "seed = [1]")
+    (tmp_path / "tuned.toml").write_text(text + '[measure]\ninterleave = ["method"]\n')
+    suite, found = load_suite(tmp_path / "tuned.toml"), []
+    for only in (("method=vanilla",), (), ()):
+        cells = run_here(suite, tmp_path / "out", only=only).cells
+        found.append(cells[cells.role == "final"].set_index("method")[["block", "finished"]])
+    assert list(found[0].index) == ["vanilla"]
+    assert found[1].block.nunique() == 1
+    assert found[1].finished["vanilla"] > found[0].finished["vanilla"]
+    assert found[2].equals(found[1])
+
+
 def test_shards_run_trials_only(tuned: Path, tmp_path: Path) -> None:
     run_here(load_suite(tuned / "tuned.toml"), tmp_path / "out", shard=(1, 2))
     assert set(read_results(tmp_path / "out").cells.role) == {"trial"}
