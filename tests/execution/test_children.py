@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bnpbench import read_results
-from bnpbench.errors import ResultsError
+from bnpbench import load_suite, read_results
+from bnpbench.errors import ResultsError, SuiteError
 from bnpbench.execution.children import ask
-from bnpbench.execution.messages import Describe, Pickled
+from bnpbench.execution.messages import Describe, Pickled, Profile
 from tests.support.command import SUITE, bnpbench, suite
 
 
@@ -120,3 +120,29 @@ def test_a_process_that_cannot_write_its_log_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ResultsError, match=r"file/below\.log: cannot be written"):
         ask(Describe(), log=tmp_path / "file" / "below.log")
+
+
+BROKEN = """
+from typing import Literal
+from bnpbench import NetworkPlugin
+
+
+class Broken(NetworkPlugin):
+    kind: Literal["broken"]
+
+    def build(self, normalization, input_shape, classes):
+        raise KeyError("width")
+"""
+
+
+@pytest.mark.regression
+def test_an_error_of_a_plugin_that_ends_a_request_is_told_with_its_line(tmp_path: Path) -> None:
+    """As where a step is profiled. It ended as a bug of bnpbench, with 70."""
+    (tmp_path / "broken.py").write_text(BROKEN)
+    text = SUITE.replace('network = { kind = "fc", hidden = [9, 8] }', 'network = "broken"')
+    loaded = load_suite(
+        suite(tmp_path, text.replace("[train]", 'plugins = ["broken.py"]\n[train]', 1)), allow_plugins=True
+    )
+    (cell, *_) = loaded.cells(device="cpu", threads=1, only=["method=vanilla"])
+    with pytest.raises(SuiteError, match=r"broken\.py:10: Broken\.build raised KeyError: 'width'"):
+        ask(Profile(cell, 1, None, 0, tmp_path / "trace.json"), loaded.plugins)
