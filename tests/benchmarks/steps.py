@@ -2,14 +2,15 @@
 
     python tests/benchmarks/steps.py [--network fc|cnn|resnet20] [--batch-sizes 1,16,60,256,512]
                                      [--runs vanilla,bn,bnp,vanilla/compiled,…] [--rounds 21] [--seconds 0.05]
-                                     [--before FOLDER]
+                                     [--before FOLDER] [--kernels]
 
 Random images of CIFAR-10's shape, SGD, one thread. A run is ``method[/engine][/channels_last]``; ``bn`` normalizes the
 network's input too, ``bn-hidden`` leaves it alone; ``bnp-plain`` and ``bnp-fused`` are BNP in that form alone;
 ``products`` are the matrix products of a step of the fully connected network, alone. With ``before:`` in front a run is
 that of the package in the folder of ``--before``, another version: both are imported. Each round times some steps of
 every run forwards and backwards (A B C C B A); printed are the median step and, against every other run, the median of
-the rounds' ratios with its 95 % bootstrap interval.
+the rounds' ratios with its 95 % bootstrap interval. ``--kernels`` prints instead what the profiler sees of a step of
+each run: of compiled ones the compiler's loops and the products that they call.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.stats import bootstrap
+from torch.profiler import ProfilerActivity, profile
 
 from bnpbench.execution.children import MALLOC
 
@@ -147,6 +149,15 @@ def measure(runs: dict[str, tuple[Any, list[Any]]], rounds: int, seconds: float)
     return found
 
 
+def kernels(call: Any, batches: list[Any], seconds: float) -> Iterator[tuple[str, float, float]]:
+    """Each operator or compiled loop: its name, microseconds a step by itself, and calls a step."""
+    steps = max(20, int(seconds / timed(call, batches, 0, 20)))
+    with profile(activities=[ProfilerActivity.CPU]) as found:
+        timed(call, batches, 20, steps)
+    for event in sorted(found.key_averages(), key=lambda event: -event.self_cpu_time_total):
+        yield event.key, event.self_cpu_time_total / steps, event.count / steps
+
+
 def ratio(ours: list[float], theirs: list[float]) -> str:
     ratios = np.array(ours) / np.array(theirs)
     if np.ptp(ratios) == 0:
@@ -163,11 +174,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--seconds", type=float, default=0.05, help="of the fastest run, in each turn")
     parser.add_argument("--before", help="a folder with another version of the package")
+    parser.add_argument("--kernels", action="store_true", help="what the profiler sees of a step, instead of ratios")
     parser.add_argument("--examples", type=int, default=20_000)
     options = parser.parse_args()
     if MALLOC.items() - os.environ.items():  # as in the processes that measure cells: read when a process starts
         os.execve(sys.executable, sys.orig_argv, {**os.environ, **MALLOC})
     torch.set_num_threads(1)
+    torch._inductor.config.cpp.enable_kernel_profile = options.kernels
     for batch_size in map(int, options.batch_sizes.split(",")):
         torch._dynamo.reset()
         names = [
@@ -178,8 +191,14 @@ def main() -> None:
             version, _, run = name.rpartition(":")
             with package_of(options.before) if version else nullcontext():
                 runs[name] = prepared(run, options.network, batch_size, options.examples)
-        found = measure(runs, options.rounds, options.seconds)
         print(f"{options.network}, N = {batch_size}", flush=True)
+        if options.kernels:
+            for name, run in runs.items():
+                print(f"  {name}")
+                for kernel, time_of_step, calls in kernels(*run, options.seconds):
+                    print(f"    {time_of_step:10.1f} us {calls:6.2f} calls  {kernel[:100]}", flush=True)
+            continue
+        found = measure(runs, options.rounds, options.seconds)
         for name, values in found.items():
             against = "  ".join(f"/{other} {ratio(values, found[other])}" for other in names if other != name)
             print(f"  {name:18} {median(values) * 1e6:10.1f} us  {against}", flush=True)
