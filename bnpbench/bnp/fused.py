@@ -33,17 +33,18 @@ from bnpbench.bnp.algorithms import (
     statistics_by_sums,
     update_running,
 )
-from bnpbench.bnp.joined import Joined, Update, begun, joins, seen_by
+from bnpbench.bnp.joined import Joined, Place, Update, begun, joins, place, seen_by
 from bnpbench.bnp.layer import Layer
 from bnpbench.bnp.running import Hyperparameters, Section
 from bnpbench.bnp.statistics import Batch
 
 Call = Callable[..., object]
-Place = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]
-"""Shape, stride and dtype of a tensor."""
-
 LAYOUTS = 8
-"""So many are compiled for one BNP. Where the layers with gradients change from step to step, the others are plain."""
+"""So many are compiled for one BNP. Where the layers with gradients change from step to step, the others are plain.
+
+With the update, and the rows, in the same function, batch sizes and the optimizer's options are of the layout, too:
+where they change as often, nothing is joined any more.
+"""
 
 _BATCHES = 64  # q^2 of so many batch sizes are kept on the device
 
@@ -112,7 +113,7 @@ class Layout:
                 Where that has been done, those that the step goes by.
             factors: 1 / q^2 of each layer that is preconditioned.
             tensors: in turn means and variances of this step, as ``rows`` says; gradients of weights and biases, which
-                are overwritten where they update nothing; and what :meth:`bnpbench.bnp.joined.Joined.tensors` gives.
+                are overwritten where they update nothing; and :attr:`bnpbench.bnp.joined.Joined.tensors`.
         """
         remaining = iter(tensors)
         if self.rows is not None:
@@ -274,7 +275,7 @@ class Ready:
         """Of this step."""
         found = [one for call in batch.calls if call for one in call.tensors] if self.apart else [batch.whole]
         found += _gradients(self.layers)
-        return found if self.joined is None else found + self.joined.tensors()
+        return found if self.joined is None else found + self.joined.tensors
 
 
 class Fused:
@@ -298,7 +299,7 @@ class Fused:
         self.reason: str | None = None
         self.optimizer: torch.optim.Optimizer | None = None
         self.updated = self.joining = False
-        self._gave_up = False
+        self._joins, self._gave_up = True, False
         self._ready: dict[object, Ready] = {}
         self._scales: dict[object, Tensor] = {}
 
@@ -346,7 +347,9 @@ class Fused:
             return fitting
         if self._gave_up or _get_current_dispatch_mode() is not None:  # it looks at operators; compiled code has none
             return ()
-        optimizer = self.optimizer if self.optimizer is not None and joins(self.optimizer, section.device) else None
+        optimizer = self.optimizer if self._joins else None
+        if optimizer is not None and not joins(optimizer, section.device):
+            optimizer = None
         joined, self.joining = self.joining, optimizer is not None
         if optimizer is not None and not (joined and begun(optimizer)):
             return ()  # what the optimizer keeps is made by its own first step; and calls are to be kept from now on
@@ -355,7 +358,7 @@ class Fused:
         if optimizer is not None:
             key += seen_by(optimizer)
         ready = self._ready.get(tuple(key))
-        if ready is None:
+        if ready is None or (ready.joined is not None and not ready.joined.fits()):
             ready = self._prepared(section, layers, batch, options, optimizer)
             if ready is None:
                 return ()
@@ -377,6 +380,12 @@ class Fused:
     ) -> Ready | None:
         """A function for tensors that lie as they do now; None where there is none."""
         if _captures(section.device):
+            return None
+        if (
+            len(self._ready) == LAYOUTS and optimizer is not None
+        ):  # batch sizes change, or options do: join none of them
+            self._joins = self.joining = False
+            self._ready.clear()
             return None
         if len(self._ready) == LAYOUTS:
             self.reason = f"more than {LAYOUTS} layouts of gradients: other layers have some in each step"
@@ -403,7 +412,7 @@ class Fused:
         try:
             # What fails leaves everything alone.
             trial = [tensor.clone() for tensor in (section.values, factors, *ready.tensors(batch))]
-            call = compiled(layout, tuple((tuple(one.shape), one.stride(), one.dtype) for one in trial))
+            call = compiled(layout, tuple(map(place, trial)))
             call(*trial)
         except Exception as error:
             self._gave_up = True

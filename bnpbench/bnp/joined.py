@@ -9,10 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import is_
 from typing import Any
 
 import torch
+import torch.optim.optimizer as everyone
 from torch import Tensor
+
+Place = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]
+"""Shape, stride and dtype of a tensor."""
 
 Spread = Callable[[Tensor], Tensor]
 """Of a 0-d tensor: what it is to be multiplied by the rows of a parameter as."""
@@ -130,29 +135,40 @@ class Joined:
     Attributes:
         update: what is constant of it.
         whole: whether nothing is left to the optimizer.
+        tensors: learning rates, parameters, and what is kept of each of these.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, gradients: Sequence[Tensor]) -> None:
         self._optimizer, self.whole = optimizer, True
-        places = {id(gradient): place for place, gradient in enumerate(gradients)}
+        numbers = {id(gradient): number for number, gradient in enumerate(gradients)}
         rules = list[Rule]()
         self._parameters = list[Tensor]()
         for number, group in enumerate(optimizer.param_groups):
             for parameter in group["params"]:
                 if parameter.grad is None:
                     continue
-                if id(parameter.grad) not in places:
+                if id(parameter.grad) not in numbers:
                     self.whole = False
                     continue
                 names = tuple(name for name, value in optimizer.state.get(parameter, {}).items() if value is not None)
                 options = zip(_OPTIONS[type(optimizer)], _options(optimizer, group), strict=True)
-                rules.append(Rule(places[id(parameter.grad)], number, tuple(options), names))
+                rules.append(Rule(numbers[id(parameter.grad)], number, tuple(options), names))
                 self._parameters.append(parameter)
 
         self.update = Update(tuple(rules), len(optimizer.param_groups))
+        self.tensors = self._found()
+        self._places = [place(tensor) for tensor in self.tensors]
 
-    def tensors(self) -> list[Tensor]:
-        """Learning rates, parameters, and what is kept of each of these."""
+    def fits(self) -> bool:
+        """Look for the tensors anew; whether they lie as the first ones did, for which a function was compiled."""
+        found = self._found()
+        if not all(map(is_, found, self.tensors)):
+            if [place(tensor) for tensor in found] != self._places:
+                return False
+            self.tensors = found
+        return True
+
+    def _found(self) -> list[Tensor]:
         found = [group["lr"] for group in self._optimizer.param_groups] + self._parameters
         for parameter, rule in zip(self._parameters, self.update.rules, strict=True):
             if rule.names:
@@ -166,6 +182,10 @@ class Joined:
             parameter.grad = None
 
 
+def place(tensor: Tensor) -> Place:
+    return tuple(tensor.shape), tensor.stride(), tensor.dtype
+
+
 def joins(optimizer: torch.optim.Optimizer, device: torch.device) -> bool:
     """Whether an optimizer's step can be taken: torch's own, that nothing watches, at rates that are tensors.
 
@@ -175,6 +195,8 @@ def joins(optimizer: torch.optim.Optimizer, device: torch.device) -> bool:
     if type(optimizer) not in _OPTIONS or "step" in vars(optimizer):
         return False
     if device.type == "cuda" and type(optimizer) is not torch.optim.SGD:
+        return False
+    if everyone._global_optimizer_pre_hooks or everyone._global_optimizer_post_hooks:
         return False
     if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
         return False

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from bnpbench.bnp import BNP, fused
 from bnpbench.bnp.fused import Layout
@@ -122,6 +123,59 @@ def test_a_compiled_update_is_the_optimizers(kind: Any, options: dict[str, Any])
     assert pair.bnps[0].form.startswith("fused")
 
 
+def flat(count: int, seed: int) -> Tensor:
+    return 1 + torch.randn(count, 7, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def other_rate(pair: Pair) -> None:
+    pair.rates = tuple(rate.double() for rate in pair.rates)
+    for optimizer, rate in zip(pair.optimizers, pair.rates, strict=True):
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+
+
+def reloaded_when_cast(pair: Pair) -> None:
+    for model, optimizer in zip(pair.models, pair.optimizers, strict=True):
+        model.double()
+        optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+
+
+def other_order(pair: Pair) -> None:
+    for optimizer in pair.optimizers:
+        for state in optimizer.state.values():
+            buffer = state["momentum_buffer"]
+            state["momentum_buffer"] = buffer.t().contiguous().t() if buffer.dim() == 2 else buffer
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("change", [other_rate, reloaded_when_cast, other_order])
+def test_what_it_was_compiled_for_may_change_between_steps(change: Callable[[Pair], None]) -> None:
+    """A compiled function reads memory as it lay: it made 1e18 of a momentum that had become float64."""
+    pair = Pair(dense().float(), torch.optim.SGD, {"momentum": 0.9})
+    for seed in range(6):
+        if seed == 3:
+            change(pair)
+        assert pair.step(flat(5, seed).to(pair.models[0][0].weight.dtype)) is (seed > 0)
+        pair.agree(1e-4)
+
+
+@pytest.mark.regression
+def test_batch_sizes_and_options_that_change_leave_the_form_fused(
+    uncompiled: list[tuple[Layout, Places]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The update was joined at eight of them, and at all others the form was plain."""
+    monkeypatch.setattr(fused, "LAYOUTS", 2)
+    for changing in (True, False):
+        pair = Pair(dense(), torch.optim.SGD, {})
+        for seed in range(8):
+            for optimizer in pair.optimizers:
+                optimizer.param_groups[0]["weight_decay"] = 0.1 if changing else 0.1 * seed
+            joined = pair.step(flat(2 + seed if changing else 4, seed))
+            assert joined is (seed in (1, 2))
+            pair.agree(1e-9)
+        assert (pair.bnps[0].form, pair.bnps[0].unfused) == ("fused", None)
+
+
 def test_scales_on_the_device_and_an_update(uncompiled: list[tuple[Layout, Places]]) -> None:
     pair = Pair(normed(), torch.optim.SGD, {})
     for seed in range(3):
@@ -170,6 +224,17 @@ def test_an_update_that_is_watched_does_not_join(
     assert not any(pair.step(rows(4, seed)) for seed in range(2))
     pair.agree(1e-9)
     assert pair.bnps[0].form.startswith("fused")
+
+
+def test_an_update_that_every_optimizer_s_hook_watches_does_not_join(uncompiled: list[tuple[Layout, Places]]) -> None:
+    pair, seen = Pair(normed(), torch.optim.SGD, {}), list[object]()
+    hook = register_optimizer_step_post_hook(lambda *found: seen.append(found[0]))
+    try:
+        assert not any(pair.step(rows(4, seed)) for seed in range(2))
+    finally:
+        hook.remove()
+    assert seen == pair.optimizers * 2
+    pair.agree(1e-9)
 
 
 def test_other_optimizers_do_not_join(uncompiled: list[tuple[Layout, Places]]) -> None:

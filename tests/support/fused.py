@@ -8,7 +8,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from bnpbench.bnp.fused import Layout, Place
+from bnpbench.bnp.fused import Layout
+from bnpbench.bnp.joined import Place
 
 Places = tuple[Place, ...]
 
