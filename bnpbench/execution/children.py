@@ -24,6 +24,7 @@ from bnpbench.execution import interruption
 from bnpbench.execution.child import FAULT, serve
 from bnpbench.execution.messages import Answer, Done, Inbox, Refused, Request
 from bnpbench.files import private_folder, remove_private_folder
+from bnpbench.measure.known import processor_kind
 from bnpbench.streams import open_missing
 from bnpbench.suite import PluginFile
 
@@ -168,10 +169,15 @@ def interpreter() -> dict[str, str]:
 
 
 def _compile_cache() -> dict[str, str]:
-    """Compiled code is kept for later runs in the user's cache folder, where nobody else can put any."""
-    if "TORCHINDUCTOR_CACHE_DIR" in os.environ:
-        return {}
-    folder = user_cache() / "compiled"
+    """Compiled code is kept for later runs in the user's cache folder, where nobody else can put any.
+
+    Each kind of processor has a folder of its own: g++ makes code for the very processor that it runs on, and torch
+    finds a library by its source and g++'s options, which are the same for all.
+    """
+    kind = processor_kind()
+    if asked := os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
+        return {"TORCHINDUCTOR_CACHE_DIR": os.path.join(asked, kind)}
+    folder = user_cache() / "compiled" / kind
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from bnpbench import load_suite, read_results
 from bnpbench.errors import ResultsError, SuiteError
 from bnpbench.execution.children import ask
 from bnpbench.execution.messages import Describe, Pickled, Profile
+from bnpbench.measure.known import processor_kind
 from tests.support.command import SUITE, bnpbench, suite
 
 
@@ -146,3 +148,31 @@ def test_an_error_of_a_plugin_that_ends_a_request_is_told_with_its_line(tmp_path
     (cell, *_) = loaded.cells(device="cpu", threads=1, only=["method=vanilla"])
     with pytest.raises(SuiteError, match=r"broken\.py:10: Broken\.build raised KeyError: 'width'"):
         ask(Profile(cell, 1, None, 0, tmp_path / "trace.json"), loaded.plugins)
+
+
+WHERE = """
+from bnpbench.execution.children import ask
+from bnpbench.execution.messages import Request
+
+
+class Where(Request[str]):
+    def answer(self, tell):
+        from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+        return cache_dir()
+"""
+
+
+@pytest.mark.parametrize(
+    ("variable", "folder"), [("XDG_CACHE_HOME", "bnpbench/compiled"), ("TORCHINDUCTOR_CACHE_DIR", ".")]
+)
+def test_a_kind_of_processor_has_its_own_compiled_code(variable: str, folder: str, tmp_path: Path) -> None:
+    """Torch finds a library by its source and the options of g++, which makes code for the processor at hand."""
+    (tmp_path / "where.py").write_text(WHERE)
+    variables = {name: value for name, value in os.environ.items() if name != "TORCHINDUCTOR_CACHE_DIR"}
+    done = subprocess.run(
+        [sys.executable, "-c", "import where; print(where.ask(where.Where()))"],
+        env=variables | {variable: str(tmp_path), "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert Path(done.stdout.strip()) == tmp_path / folder / processor_kind()
