@@ -146,7 +146,7 @@ def start_forkserver(modules: Sequence[str] = ()) -> None:
     open_missing()  # a daemon's are closed, and the children's pipes would take their numbers
     _choose_folder()
     multiprocessing.set_forkserver_preload(["bnpbench.execution.preload", *modules])
-    with _environment(MALLOC | interpreter() | _compile_cache()), _no_main_module():
+    with _environment(MALLOC | interpreter() | _vector_units() | _compile_cache()), _no_main_module():
         forkserver.ensure_running()
 
 
@@ -166,6 +166,16 @@ def interpreter() -> dict[str, str]:
     Python would look there first for whatever ``-c`` or ``-m`` runs, and the folder may be a stranger's.
     """
     return {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+def _vector_units() -> dict[str, str]:
+    """Torch compiles for the vector units that the processor says it has; it tries none of them first.
+
+    To try each kind takes six seconds in an empty folder; and where that fails, as on a machine so busy that it takes a
+    minute to load, all that is compiled from then on is for lesser ones.
+    """
+    name = "TORCHINDUCTOR_VEC_ISA_OK"
+    return {name: os.environ.get(name, "1")}
 
 
 def _compile_cache() -> dict[str, str]:

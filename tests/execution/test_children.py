@@ -150,16 +150,17 @@ def test_an_error_of_a_plugin_that_ends_a_request_is_told_with_its_line(tmp_path
         ask(Profile(cell, 1, None, 0, tmp_path / "trace.json"), loaded.plugins)
 
 
-WHERE = """
+COMPILER = """
 from bnpbench.execution.children import ask
 from bnpbench.execution.messages import Request
 
 
-class Where(Request[str]):
+class Compiler(Request[str]):
     def answer(self, tell):
+        from torch._inductor import config
         from torch._inductor.runtime.cache_dir_utils import cache_dir
 
-        return cache_dir()
+        return f"{cache_dir()} {config.cpp.vec_isa_ok}"
 """
 
 
@@ -167,12 +168,17 @@ class Where(Request[str]):
     ("variable", "folder"), [("XDG_CACHE_HOME", "bnpbench/compiled"), ("TORCHINDUCTOR_CACHE_DIR", ".")]
 )
 def test_a_kind_of_processor_has_its_own_compiled_code(variable: str, folder: str, tmp_path: Path) -> None:
-    """Torch finds a library by its source and the options of g++, which makes code for the processor at hand."""
-    (tmp_path / "where.py").write_text(WHERE)
-    variables = {name: value for name, value in os.environ.items() if name != "TORCHINDUCTOR_CACHE_DIR"}
+    """Torch finds a library by its source and the options of g++, which makes code for the processor at hand.
+
+    Nor is what the processor says of its vector units tried for each of the folders.
+    """
+    (tmp_path / "compiler.py").write_text(COMPILER)
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("TORCHINDUCTOR_")}
     done = subprocess.run(
-        [sys.executable, "-c", "import where; print(where.ask(where.Where()))"],
+        [sys.executable, "-c", "import compiler; print(compiler.ask(compiler.Compiler()))"],
         env=variables | {variable: str(tmp_path), "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert Path(done.stdout.strip()) == tmp_path / folder / processor_kind()
+    place, untried = done.stdout.split()
+    assert Path(place) == tmp_path / folder / processor_kind()
+    assert untried == "True"
