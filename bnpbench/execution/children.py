@@ -24,6 +24,7 @@ from bnpbench.execution import interruption
 from bnpbench.execution.child import FAULT, serve
 from bnpbench.execution.messages import Answer, Done, Inbox, Refused, Request
 from bnpbench.files import private_folder, remove_private_folder
+from bnpbench.measure.known import processor_kind
 from bnpbench.streams import open_missing
 from bnpbench.suite import PluginFile
 
@@ -145,7 +146,7 @@ def start_forkserver(modules: Sequence[str] = ()) -> None:
     open_missing()  # a daemon's are closed, and the children's pipes would take their numbers
     _choose_folder()
     multiprocessing.set_forkserver_preload(["bnpbench.execution.preload", *modules])
-    with _environment(MALLOC | interpreter() | _compile_cache()), _no_main_module():
+    with _environment(MALLOC | interpreter() | _vector_units() | _compile_cache()), _no_main_module():
         forkserver.ensure_running()
 
 
@@ -167,11 +168,26 @@ def interpreter() -> dict[str, str]:
     return {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
+def _vector_units() -> dict[str, str]:
+    """Torch compiles for the vector units that the processor says it has; it tries none of them first.
+
+    To try each kind takes six seconds in an empty folder; and where that fails, as on a machine so busy that it takes a
+    minute to load, all that is compiled from then on is for lesser ones.
+    """
+    name = "TORCHINDUCTOR_VEC_ISA_OK"
+    return {name: os.environ.get(name, "1")}
+
+
 def _compile_cache() -> dict[str, str]:
-    """Compiled code is kept for later runs in the user's cache folder, where nobody else can put any."""
-    if "TORCHINDUCTOR_CACHE_DIR" in os.environ:
-        return {}
-    folder = user_cache() / "compiled"
+    """Compiled code is kept for later runs in the user's cache folder, where nobody else can put any.
+
+    Each kind of processor has a folder of its own: g++ makes code for the very processor that it runs on, and torch
+    finds a library by its source and g++'s options, which are the same for all.
+    """
+    kind = processor_kind()
+    if asked := os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
+        return {"TORCHINDUCTOR_CACHE_DIR": os.path.join(asked, kind)}
+    folder = user_cache() / "compiled" / kind
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError:

@@ -11,6 +11,7 @@ import os
 import platform
 import runpy
 import subprocess
+from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -168,6 +169,24 @@ def processor_name(cpuinfo: str, brand: str | None, architecture: str) -> str:
     arm = [line.partition(":") for line in lines if line.startswith(("CPU implementer", "CPU part", "CPU variant"))]
     named = dict.fromkeys(f"{name.strip().removeprefix('CPU ')} {value.strip()}" for name, _, value in arm)
     return " ".join([architecture, *named])
+
+
+@cache
+def processor_kind() -> str:
+    """What tells apart the processors for which a compiler makes other code, asked for code for this very one."""
+    return kind_of(read("/proc/cpuinfo") or "", cpu_model())
+
+
+def kind_of(cpuinfo: str, name: str) -> str:
+    """A hash of what a processor is and what it can do; of neither its number, its clock nor its load.
+
+    Args:
+        cpuinfo: Linux' ``/proc/cpuinfo``; empty elsewhere.
+        name: of the processor, by which all else is told where ``cpuinfo`` does not.
+    """
+    telling = ("vendor_id", "cpu family", "model", "cache size", "flags", "CPU ", "Features", "isa")
+    lines = {line for line in cpuinfo.splitlines() if line.startswith(telling)}
+    return short_hash("\n".join([platform.machine(), name, *sorted(lines)]))
 
 
 def gpu_driver() -> str | None:

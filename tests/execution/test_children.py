@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from bnpbench import load_suite, read_results
 from bnpbench.errors import ResultsError, SuiteError
 from bnpbench.execution.children import ask
 from bnpbench.execution.messages import Describe, Pickled, Profile
+from bnpbench.measure.known import processor_kind
 from tests.support.command import SUITE, bnpbench, suite
 
 
@@ -146,3 +148,37 @@ def test_an_error_of_a_plugin_that_ends_a_request_is_told_with_its_line(tmp_path
     (cell, *_) = loaded.cells(device="cpu", threads=1, only=["method=vanilla"])
     with pytest.raises(SuiteError, match=r"broken\.py:10: Broken\.build raised KeyError: 'width'"):
         ask(Profile(cell, 1, None, 0, tmp_path / "trace.json"), loaded.plugins)
+
+
+COMPILER = """
+from bnpbench.execution.children import ask
+from bnpbench.execution.messages import Request
+
+
+class Compiler(Request[str]):
+    def answer(self, tell):
+        from torch._inductor import config
+        from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+        return f"{cache_dir()} {config.cpp.vec_isa_ok}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("variable", "folder"), [("XDG_CACHE_HOME", "bnpbench/compiled"), ("TORCHINDUCTOR_CACHE_DIR", ".")]
+)
+def test_a_kind_of_processor_has_its_own_compiled_code(variable: str, folder: str, tmp_path: Path) -> None:
+    """Torch finds a library by its source and the options of g++, which makes code for the processor at hand.
+
+    Nor is what the processor says of its vector units tried for each of the folders.
+    """
+    (tmp_path / "compiler.py").write_text(COMPILER)
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("TORCHINDUCTOR_")}
+    done = subprocess.run(
+        [sys.executable, "-c", "import compiler; print(compiler.ask(compiler.Compiler()))"],
+        env=variables | {variable: str(tmp_path), "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    place, untried = done.stdout.split()
+    assert Path(place) == tmp_path / folder / processor_kind()
+    assert untried == "True"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bnpbench.measure.known import keep, kept, processor_name
+from bnpbench.measure.known import keep, kept, kind_of, processor_name
 from bnpbench.records.documents import Rates
 
 GRAVITON = """processor : 0
@@ -37,6 +37,29 @@ CPU part : 0xd40
 def test_a_name_tells_processors_apart(cpuinfo: str, brand: str | None, name: str) -> None:
     """Those without a "model name" were all called by their architecture, and shared an environment."""
     assert processor_name(cpuinfo, brand, "arm64") == name
+
+
+EPYC = """processor : 0
+vendor_id : AuthenticAMD
+cpu family : 25
+model : 17
+model name : AMD EPYC
+cpu MHz : 2596.138
+cache size : 1024 KB
+core id : 0
+flags : sse2 avx2 avx512f
+bogomips : 5192.27
+"""
+
+
+def test_kinds_are_told_apart_by_what_a_compiler_goes_by() -> None:
+    """Not by what differs between the cores of a machine, or from one boot to the next."""
+    again = EPYC.replace(": 0", ": 1").replace("2596", "3100").replace("5192", "5190")
+    assert kind_of(EPYC, "AMD EPYC") == kind_of(EPYC + again, "AMD EPYC")
+    others = [EPYC.replace(" avx512f", ""), EPYC.replace(": 17", ": 1"), EPYC.replace("1024", "512"), GRAVITON, ""]
+    others.append(GRAVITON.replace("0xd40", "0xd4f"))
+    names = {kind_of(one, "AMD EPYC") for one in [EPYC, *others]} | {kind_of("", "Apple M3")}
+    assert len(names) == len(others) + 2
 
 
 def test_it_is_known_without_torch() -> None:

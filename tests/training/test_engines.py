@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._inductor import cpp_builder
 from torch._inductor.utils import fresh_cache
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -204,3 +205,19 @@ def test_what_the_compiler_does_not_keep_was_compiled() -> None:
         for one in prepared:
             one.prepare()
     assert [(one.engine.cache_misses, one.engine.cache_hits) for one in prepared] == [(1, 0), (1, 0)]
+
+
+def test_kernels_are_compiled_apart_from_what_calls_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each with a header that g++ reads ready, which is faster, and both optimized as they were together."""
+    build, commands = cpp_builder.run_compile_cmd, list[str]()
+
+    def building(command: str, cwd: str) -> None:
+        commands.append(command)
+        build(command, cwd)
+
+    monkeypatch.setattr(cpp_builder, "run_compile_cmd", building)
+    with fresh_cache():
+        trainer(engine="compiled").prepare()
+    for part in ("main", "optimized"):
+        (command,) = [command for command in commands if f".{part}.cpp " in command]
+        assert {"-O3", "-c", "-include"} <= set(command.split())
