@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import multiprocessing
 import os
 import pickle
@@ -186,13 +187,29 @@ def _compile_cache() -> dict[str, str]:
     """
     kind = processor_kind()
     if asked := os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
-        return {"TORCHINDUCTOR_CACHE_DIR": os.path.join(asked, kind)}
-    folder = user_cache() / "compiled" / kind
+        folder = os.path.join(asked, kind)
+        try:
+            _try(folder)
+        except OSError as error:  # torch could not be imported, or every compiled cell would end in this error
+            raise BnpbenchError(
+                f"TORCHINDUCTOR_CACHE_DIR = {asked}: no compiled code can be kept there ({error.strerror}); set it to "
+                "a folder that can be written to, or unset it"
+            ) from error
+        return {"TORCHINDUCTOR_CACHE_DIR": folder}
+    folder = str(user_cache() / "compiled" / kind)
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _try(folder, 0o700)
     except OSError:
         return {}  # torch then takes a folder among the temporary ones
-    return {"TORCHINDUCTOR_CACHE_DIR": str(folder)}
+    return {"TORCHINDUCTOR_CACHE_DIR": folder}
+
+
+@functools.cache
+def _try(folder: str, mode: int = 0o777) -> None:
+    """Make a folder where there is none, and write there, once. Raises OSError."""
+    os.makedirs(folder, mode, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(bytes(4096))  # a full disk has room for a file's name
 
 
 def stop_forkserver() -> None:

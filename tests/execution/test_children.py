@@ -172,13 +172,57 @@ def test_a_kind_of_processor_has_its_own_compiled_code(variable: str, folder: st
 
     Nor is what the processor says of its vector units tried for each of the folders.
     """
-    (tmp_path / "compiler.py").write_text(COMPILER)
-    variables = {name: value for name, value in os.environ.items() if not name.startswith("TORCHINDUCTOR_")}
-    done = subprocess.run(
-        [sys.executable, "-c", "import compiler; print(compiler.ask(compiler.Compiler()))"],
-        env=variables | {variable: str(tmp_path), "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    place, untried = done.stdout.split()
+    place, untried = compiler(tmp_path, variable)
     assert Path(place) == tmp_path / folder / processor_kind()
     assert untried == "True"
+
+
+def compiler(folder: Path, variable: str, before: str = "pass") -> list[str]:
+    """What a child says of its compiler, of a process that does something ``before`` with a variable as the folder."""
+    (folder / "compiler.py").write_text(COMPILER)
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("TORCHINDUCTOR_")}
+    variables["PYTHONDONTWRITEBYTECODE"] = "1"  # where files are cut off, these would be, too
+    done = subprocess.run(
+        [sys.executable, "-c", f"import compiler; {before}; print(compiler.ask(compiler.Compiler()))"],
+        env=variables | {variable: str(folder), "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout.split()
+
+
+UNWRITABLE = Path("/proc/self/fd")  # for anyone; a link to it is a folder that is there
+
+
+@pytest.mark.regression
+@pytest.mark.skipif(not UNWRITABLE.exists(), reason="no folder that the administrator cannot write to is known here")
+def test_a_cache_folder_that_cannot_be_written_to_is_not_taken(tmp_path: Path) -> None:
+    """It was there, and every compiled cell ended in torch's error."""
+    (tmp_path / "bnpbench/compiled").mkdir(parents=True)
+    (tmp_path / "bnpbench/compiled" / processor_kind()).symlink_to(UNWRITABLE)
+    place, _ = compiler(tmp_path, "XDG_CACHE_HOME")
+    assert Path(place).name.startswith("torchinductor_")
+
+
+@pytest.mark.regression
+def test_a_cache_folder_on_a_full_disk_is_not_taken(tmp_path: Path) -> None:
+    """A file can be made there, but not filled: as where none may be long."""
+    full = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))"
+    place, _ = compiler(tmp_path, "XDG_CACHE_HOME", full)
+    assert Path(place).name.startswith("torchinductor_")
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_cache_folder_of_ones_own_that_cannot_be_is_refused(linked: bool, tmp_path: Path) -> None:
+    """Torch's import failed, the second time for another reason, and every run ended as a bug of bnpbench, with 70."""
+    folder = tmp_path / "file"
+    if linked:
+        folder = tmp_path
+        (folder / processor_kind()).symlink_to(UNWRITABLE)
+    else:
+        folder.touch()
+    done = bnpbench("run", suite(tmp_path), cwd=tmp_path, env={"TORCHINDUCTOR_CACHE_DIR": str(folder)})
+    assert done.returncode == 2, done.stderr
+    assert f"TORCHINDUCTOR_CACHE_DIR = {folder}: no compiled code can be kept there (" in done.stderr
+    assert "or unset it" in done.stderr
+    assert not (tmp_path / "results").exists()
