@@ -170,8 +170,10 @@ def _gain(view: View, pairs: Mapping[str, tuple[Cell, Cell]], metric: str, lost:
     found, reasons = _both(view, pairs, metric)
     if not found:
         return Side(Missing(tallied(reasons)))
-    rounded = max(rounding(view, metric, pair) for pair, _ in found)
-    estimate = mean_interval([sign * (one - other) for _, (one, other) in found], rounded)
+    gains = [sign * (one - other) for _, (one, other) in found]
+    if not all(map(math.isfinite, gains)):
+        return Side(Missing(f"{metric} is not finite"))
+    estimate = mean_interval(gains, max(rounding(view, metric, pair) for pair, _ in found))
     shortened = next((f"after {cell.shortened}" for pair in pairs.values() for cell in pair if cell.shortened), "")
     remark = "; ".join(filter(None, (tallied(reasons), tallied(lost), shortened)))
     word = _word(estimate, 0.0, ("worse", "better"), (-LEVEL_GAIN, LEVEL_GAIN))

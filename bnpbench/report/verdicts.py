@@ -174,7 +174,7 @@ def _of_seeds(view: View, claim: ClaimRecord, left: Seeds, right: Seeds | None) 
         reasons += [missing.reason for missing in found if isinstance(missing, Missing)][:1]
         if len(numbers) < len(cells):
             continue
-        answer = _compared(claim.question, numbers)
+        answer = _compared(claim, numbers)
         if isinstance(answer, Missing):
             reasons.append(answer.reason)
             continue
@@ -195,14 +195,15 @@ def _of_seeds(view: View, claim: ClaimRecord, left: Seeds, right: Seeds | None) 
     return _Answer(estimate, "seeds", tallied(reasons), never)
 
 
-def _compared(question: str, numbers: Sequence[float]) -> float | Missing:
+def _compared(claim: ClaimRecord, numbers: Sequence[float]) -> float | Missing:
     """Of one side its number, of two their difference or ratio."""
     if len(numbers) == 1:
         return numbers[0]
     left, right = numbers
     if math.isinf(left) and math.isinf(right):
-        return Missing("neither side reaches the target")
-    if question == "difference":
+        never = known(claim.metric).table == "targets"
+        return Missing("neither side reaches the target" if never else f"{claim.metric} is not finite")
+    if claim.question == "difference":
         return left - right
     return left / right if right != 0 else Missing("the right side is 0")
 

@@ -126,6 +126,23 @@ def test_the_suite_names_what_a_method_buys_and_its_targets_are_of_that(make: Ma
     assert (answer.target, known(answer.steps.estimate).value) == (2.0, pytest.approx(1 / 3))
 
 
+@pytest.mark.regression
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [([math.inf] * 3, [math.inf] * 3), ([0.8, 0.81, 0.82], [0.9, 0.91, math.inf]), ([math.inf] * 3, [0.9] * 3)],
+)
+def test_a_metric_that_is_not_finite_gains_nothing(make: Make, before: list[float], after: list[float]) -> None:
+    """Infinite less infinite was shown, as nan."""
+    made = make()
+    made.document["metric"] = "score.own"
+    for method, numbers in (("vanilla", before), ("bnp", after)):
+        for seed, value in enumerate(numbers, 1):
+            rows = epochs([1.0], [0.5], metrics=[own_text({"score.own": value})])
+            made.cell(method, seed=seed, rows=rows)
+    gain = of(made)["bnp", 16].gain
+    assert (gain.estimate, gain.word) == (Missing("score.own is not finite"), "")
+
+
 def test_a_metric_of_another_version_is_none(make: Make) -> None:
     made = make()
     made.document["metric"] = "charm"

@@ -420,6 +420,17 @@ def test_null_is_missing_and_nan_is_not_a_number(make: Make) -> None:
     assert [v.reason for v in verdicts(made.read())] == ["no test_accuracy", "test_accuracy is not a number"]
 
 
+@pytest.mark.regression
+@pytest.mark.parametrize("question", ["difference", "ratio"])
+def test_two_infinite_numbers_are_not_compared(make: Make, question: str) -> None:
+    """It was said of any metric that neither side reaches a target."""
+    made = make()
+    keys = [[made.cell(method, rows=epochs([1], [0.5], test_loss=[math.inf]))] for method in ("bnp", "vanilla")]
+    made.claim("test_loss", question, *keys, at_most=0)
+    verdict = only(made)
+    assert (verdict.outcome, verdict.reason) == ("no data", "test_loss is not finite")
+
+
 def test_seeds_without_data_are_told_and_the_others_answer(make: Make) -> None:
     made = make()
     keys = [made.cell("bnp", seed=seed, rows=epochs([1], [0.5 + seed / 1000])) for seed in (1, 2)]
