@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args, get_origin, get_type_hints
@@ -78,6 +80,20 @@ def one_of_each(thing: Kinded, found: Tensor, labels: Tensor) -> Tensor:
         told = tuple(found.shape) if hasattr(found, "shape") else repr(found)
         raise ValueError(f"{named(thing)}.of_each gives {told}, not one value a label, {tuple(labels.shape)}")
     return found
+
+
+@contextmanager
+def unwritten(thing: Kinded, **given: Tensor) -> Iterator[None]:
+    """Hold that a thing only reads what it is given of a batch, because others are given the same after it.
+
+    Raises:
+        ValueError: it has written to one of the tensors.
+    """
+    versions = {name: tensor._version for name, tensor in given.items()}
+    yield
+    for name, tensor in given.items():
+        if tensor._version != versions[name]:
+            raise ValueError(f"{named(thing)} writes to {name}, which others read after it; write to {name}.clone()")
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from bnpbench.fields import Kinded, named, one_of_each
+from bnpbench.fields import Kinded, named, one_of_each, unwritten
 from bnpbench.records.rows import own_metric
 
 if TYPE_CHECKING:
@@ -98,11 +98,12 @@ class MetricPlugin(Kinded):
             The shape of ``before``, in float64.
 
         Raises:
-            ValueError: they are no tensor, or of another shape than before.
+            ValueError: they are no tensor, or of another shape than before; ``output`` or ``labels`` was written to.
         """
         import torch
 
-        found = self.sums(output, labels)
+        with unwritten(self, output=output, labels=labels):
+            found = self.sums(output, labels)
         if not isinstance(found, torch.Tensor):
             raise ValueError(f"{named(self)}.sums gives {found!r}, not a tensor")
         if before is not None and found.shape != before.shape:

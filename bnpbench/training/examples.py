@@ -159,4 +159,6 @@ def data_key(settings: Settings) -> Hashable:
 
 
 def _batches(images: Tensor, labels: Tensor) -> Pairs:
-    return zip(images.split(EVALUATION_BATCH), labels.split(EVALUATION_BATCH), strict=True)
+    """Labels are copies: a metric may write to them, and other cells are judged by the same ones."""
+    batches = zip(images.split(EVALUATION_BATCH), labels.split(EVALUATION_BATCH), strict=True)
+    return ((x, y.clone()) for x, y in batches)

@@ -19,6 +19,7 @@ from bnpbench.bnp import BNP
 from bnpbench.bnp.algorithms import at_least_float32
 from bnpbench.bnp.rewriter import Rewriter
 from bnpbench.bnp.tracker import Tracker
+from bnpbench.fields import unwritten
 from bnpbench.measure import machine
 from bnpbench.measure.clock import Clock, Reading, clock_for
 from bnpbench.measure.conditioning import Probe
@@ -221,9 +222,11 @@ class Trainer:
         sums: list[Tensor | None] = [None] * len(metrics)
         count = 0
         for images, labels in batches:
-            output = self.model(images)
+            with unwritten(self.settings.network, images=images):
+                output = self.model(images)
             wide = at_least_float32(output)
-            loss += self.settings.loss.total(wide, labels)
+            with unwritten(self.settings.loss, output=wide, labels=labels):
+                loss += self.settings.loss.total(wide, labels)
             correct += (output.argmax(1) == labels).sum()
             count += labels.numel()
             with torch.autocast(self.device.type, enabled=False):

@@ -78,6 +78,21 @@ def test_a_loss_that_returns_nothing_says_so() -> None:
         Mute.made().total(torch.ones(2, 3), torch.tensor([0, 2]))
 
 
+class Writer(Squares):
+    kind: Literal["writer"]
+
+    def of_each(self, output: Tensor, labels: Tensor) -> Tensor:
+        return super().of_each(output.softmax(1).mul_(2), labels) + output.mul_(0)[:, 0]
+
+
+@pytest.mark.regression
+def test_a_loss_that_writes_to_what_it_reads_says_so() -> None:
+    """The accuracy of the same output was another."""
+    one = trainer(loss=Writer.made())
+    with pytest.raises(ValueError, match=r"test_base\.py: Writer writes to output, .*; write to output\.clone\(\)"):
+        one.evaluate(one.examples.test())
+
+
 # --- what a suite says -------------------------------------------------------------------------
 
 PLUGIN = """

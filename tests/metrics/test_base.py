@@ -156,6 +156,27 @@ def test_a_metric_that_returns_nothing_says_so() -> None:
         over(Mute.made(), torch.ones(2, 3), torch.zeros(2, dtype=torch.int64), 2)
 
 
+class Writer(Mean):
+    """Right by itself, and it leaves something else behind in what it was given."""
+
+    kind: Literal["writer"]
+    to: str
+
+    def of_each(self, output: Tensor, labels: Tensor) -> Tensor:
+        found = super().of_each(output, labels).clone()
+        {"output": output, "labels": labels}[self.to].zero_()
+        return found
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("to", ["output", "labels"])
+def test_a_metric_that_writes_to_what_it_reads_says_so(to: str) -> None:
+    """It changed what was measured after it, the accuracy too."""
+    one = trainer()
+    with pytest.raises(ValueError, match=rf"^test_base\.py: Writer writes to {to}, .*; write to {to}\.clone\(\)$"):
+        one.evaluate(one.examples.test(), [Writer.made(to=to)])
+
+
 # --- in training ---------------------------------------------------------------------------------
 
 

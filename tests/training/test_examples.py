@@ -15,9 +15,10 @@ from bnpbench.datasets.base import DatasetPlugin, DataShape
 from bnpbench.errors import SuiteError
 from bnpbench.registry import built_in
 from bnpbench.training.accounting import costs
-from bnpbench.training.examples import examples_of
+from bnpbench.training.examples import Pairs, Resident, examples_of
 from bnpbench.training.trainer import Trainer
 from tests.support.imagefolders import lay_out
+from tests.support.training import trainer
 
 CPU = torch.device("cpu")
 NETWORKS = {
@@ -95,3 +96,16 @@ def test_a_pair_is_refused_or_trained(
     row = trainer.epoch()
     assert row["examples"] == 12
     assert row["test_loss"] > 0
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("batches", [Resident.test, Resident.validation])
+def test_what_writes_to_labels_changes_no_later_ones(batches: Callable[[Resident], Pairs | None]) -> None:
+    """A metric that did so changed the accuracy of all later epochs, and of other cells."""
+    one = trainer(validation=0.2).examples
+    assert isinstance(one, Resident)
+    ((_, labels),) = batches(one) or ()
+    before = labels.clone()
+    labels.sub_(1)
+    ((_, again),) = batches(one) or ()
+    assert again.equal(before)

@@ -254,3 +254,14 @@ def in_its_turn(step: Step, sample: tuple[torch.Tensor, ...]) -> engines.Prepara
             step(*arguments)
 
     return engines.Preparation(call, "recorded")
+
+
+@pytest.mark.regression
+def test_a_network_that_writes_to_the_test_images_says_so() -> None:
+    """In training it reads copies, but each evaluation was on what the one before it had left."""
+    one = trainer()
+    one.model = torch.nn.Sequential(torch.nn.LeakyReLU(inplace=True), one.model)
+    with pytest.raises(
+        ValueError, match=r"^fully_connected\.py: FullyConnected writes to images, .*images\.clone\(\)$"
+    ):
+        one.epoch()
