@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from bnpbench.records.rows import LEAST_BLOCK_SECONDS
 from bnpbench.report.data import Cell, View, tallied
@@ -42,12 +43,11 @@ def ran(view: View) -> Section:
 
 def settings(view: View) -> Section:
     """What all cells share, and what follows from the method or the batch size."""
-    varying = {path.split(".")[0] for path in view.layout.differing} | set(having("axis"))
-    shared = view.cells[0].settings if view.cells else {}
+    shared = _shared(view.cells[0].settings, view.layout.differing) if view.cells else {}
     lines = [
         f"{name} = {told(value)}"
         for name, value in shared.items()
-        if name not in varying and value not in (None, False, 0, "none", [])
+        if name not in having("axis") and value not in (None, False, 0, "none", [])
     ]
     for path, values in view.layout.differing.items():
         owners: dict[str, list[Cell]] = {}
@@ -61,6 +61,18 @@ def settings(view: View) -> Section:
         if len(known) > _SHOWN:
             lines[-1] += f"; and {len(known) - _SHOWN} more"
     return Section("Settings", tuple(lines))
+
+
+def _shared(settings: Mapping[str, Any], differing: Iterable[str], within: str = "") -> dict[str, Any]:
+    """What is left of a cell's settings, or of a table of them, without those that differ between cells."""
+    found = dict[str, Any]()
+    for name, value in settings.items():
+        path = f"{within}{name}"
+        if not any(f"{other}.".startswith(f"{path}.") for other in differing):
+            found[name] = value
+        elif isinstance(value, dict) and (inner := _shared(value, differing, f"{path}.")):
+            found[name] = inner
+    return found
 
 
 def deviations(view: View) -> Section | None:

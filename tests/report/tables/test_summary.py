@@ -151,6 +151,23 @@ def test_settings_of_two_data_sets_are_told_by_data_set(make: Make) -> None:
     assert "none" not in section
 
 
+@pytest.mark.regression
+def test_options_that_all_cells_share_stand_beside_one_that_differs(make: Make) -> None:
+    """Where the learning rate differed, nothing told the optimizer's kind and momentum."""
+    made = make()
+    for method, rate in (("vanilla", 0.1), ("bnp", 0.5)):
+        optimizer = {"kind": "sgd", "lr": rate, "momentum": 0.9, "nesterov": False, "inner": {"a": rate, "b": [1, 2]}}
+        network = {"kind": "fc", "hidden": [100]} if method == "bnp" else {"kind": "cnn", "hidden": None}
+        made.cell(method, rows=epochs([1.0]), settings={"optimizer": optimizer, "network": network})
+    lines = render(made.read()).partition("## Settings\n\n")[2].partition("\n\n")[0].splitlines()
+    assert "- optimizer = {kind = sgd, momentum = 0.9, nesterov = false, inner = {b = [1, 2]}}" in lines
+    assert "- optimizer.lr = 0.1 (vanilla); 0.5 (bnp)" in lines
+    assert [line for line in lines if "network" in line] == [
+        "- network.kind = cnn (vanilla); fc (bnp)",
+        "- network.hidden = [100] (bnp)",
+    ]
+
+
 def test_a_run_that_is_longer_than_its_suite_is_not_called_shortened(make: Make) -> None:
     made = make()
     made.cell("bnp", rows=epochs([1.0] * 3, [0.5, 0.6, 0.7]), settings={"epochs": 3})
