@@ -20,7 +20,7 @@ from bnpbench.report.data import Cell, View, views
 from bnpbench.report.query import disturbances, paired_times, times
 from bnpbench.results import FINISHED, Results
 from bnpbench.statistics.intervals import Estimate
-from bnpbench.statistics.times import processes_interval, unpaired_interval
+from bnpbench.statistics.times import Kind, processes_interval, unpaired_interval
 from bnpbench.suite import differing, told
 from bnpbench.suite.settings import having
 from bnpbench.text import dash, fixed, number_of
@@ -318,7 +318,9 @@ class Pair:
             if what == SECONDS or any(any(both) for both in samples):  # else there is no vanilla beside it
                 yield where.change(what, METRIC, dash(), dash(), "not judged", ", ".join(lacking))
             return
-        estimate = unpaired_interval([after for _, after in whole], [before for before, _ in whole], ratio=True)
+        kind: Kind = "times" if what == SECONDS else "ratios"
+        sides = [[both[side] for both in whole] for side in (0, 1)]
+        estimate = unpaired_interval(sides[1], sides[0], ratio=True, kind=kind)
         judgement, remark = self._judgement(estimate)
         if unjudged:
             judgement, remark = "not judged", unjudged
@@ -326,7 +328,7 @@ class Pair:
             remark = "; ".join(
                 filter(None, (remark, f"{len(whole)} of {number_of(len(samples), 'seed')}: {', '.join(lacking)}"))
             )
-        texts = [fixed(processes_interval([both[side] for both in whole], "times").value, 4) for side in (0, 1)]
+        texts = [fixed(processes_interval(side, kind).value, 4) for side in sides]
         yield where.change(what, METRIC, texts[0], texts[1], judgement, remark, estimate)
 
     def _judgement(self, estimate: Estimate) -> tuple[Judgement, str]:

@@ -119,8 +119,8 @@ def outliers(values: Sequence[float]) -> list[bool]:
     sample = np.asarray(values, dtype=np.float64)
     if len(sample) < LEAST_JUDGED:
         return [False] * len(sample)
-    deviations = np.abs(sample - middle(np.sort(sample)))
-    scale = 1.4826 * middle(np.sort(deviations)) or 1.2533 * float(np.mean(deviations))
+    deviations = np.abs(sample - _middle(np.sort(sample)))
+    scale = 1.4826 * _middle(np.sort(deviations)) or 1.2533 * float(np.mean(deviations))
     return [bool(deviation > OUTLIER_SCORE * scale) for deviation in deviations]
 
 
@@ -143,6 +143,6 @@ def exponential(value: float) -> float:
     return math.exp(value) if value < 700 else math.inf
 
 
-def middle(ordered: Array) -> float:
+def _middle(ordered: Array) -> float:
     """The median of sorted values."""
     return float(ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2

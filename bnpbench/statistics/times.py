@@ -26,7 +26,6 @@ from bnpbench.statistics.intervals import (
     alike,
     exponential,
     mean_interval,
-    middle,
     ratio_interval,
     student,
 )
@@ -48,12 +47,13 @@ def median_interval(values: Sequence[float], kind: Kind) -> Estimate:
         kind: what they are. Differences have no logarithms, even where all happen to be positive.
     """
     ordered, n = np.sort(np.asarray(values, dtype=np.float64)), len(values)
+    value = _middle(ordered, kind)
     if n < LEAST_RANKED or alike(ordered):
-        return replace(_centre(values, kind), value=middle(ordered))
+        return replace(_centre(values, kind), value=value)
     rank, share = _ranks(n)
-    low = (1 - share) * ordered[rank - 1] + share * ordered[rank]
-    high = (1 - share) * ordered[n - rank] + share * ordered[n - rank - 1]
-    return Estimate(middle(ordered), n, float(low), float(high))
+    low = _between(ordered[rank - 1], ordered[rank], share, kind)
+    high = _between(ordered[n - rank], ordered[n - rank - 1], share, kind)
+    return Estimate(value, n, low, high)
 
 
 @QUIET
@@ -69,14 +69,16 @@ def processes_interval(processes: Sequence[Sequence[float]], kind: Kind) -> Esti
     """
     if len(processes) == 1:
         return median_interval(processes[0], kind)
-    centre = _centre(list(map(_median, processes)), kind)
+    centre = _centre([_median(values, kind) for values in processes], kind)
     if kind == "times" and _pulled(processes):
         centre = Estimate(centre.value, centre.n, reason=_FEW_EPOCHS)
     return replace(centre, n=sum(map(len, processes)), processes=len(processes))
 
 
 @QUIET
-def unpaired_interval(left: Sequence[Sequence[float]], right: Sequence[Sequence[float]], *, ratio: bool) -> Estimate:
+def unpaired_interval(
+    left: Sequence[Sequence[float]], right: Sequence[Sequence[float]], *, ratio: bool, kind: Kind = "times"
+) -> Estimate:
     """Ratio or difference of the medians of two sides that no process measured both of, by Welch's t.
 
     Its degrees of freedom are at most twice those of the smaller side: without that bound it holds the truth in 92 % of
@@ -85,12 +87,13 @@ def unpaired_interval(left: Sequence[Sequence[float]], right: Sequence[Sequence[
     Args:
         left, right: for each process of that side the values of its epochs, at least one.
         ratio: left over right, all positive; else left less right.
+        kind: what the values are.
 
     Returns:
         The estimate; n counts the values, and ``processes`` the processes, of the side that has fewer. No interval
         where that is fewer than ``LEAST_PROCESSES``, or where many have few epochs and the sides not equally many.
     """
-    sides = [np.asarray(list(map(_median, side)), dtype=np.float64) for side in (left, right)]
+    sides = [np.asarray([_median(values, kind) for values in side], dtype=np.float64) for side in (left, right)]
     if ratio:
         sides = [np.log(side) for side in sides]
     value, half = float(sides[0].mean() - sides[1].mean()), _welch(sides)
@@ -122,8 +125,19 @@ def _pulled(processes: Sequence[Sequence[float]]) -> bool:
     return len(processes) > MOST_SHORT and min(map(len, processes)) < LEAST_EPOCHS
 
 
-def _median(values: Sequence[float]) -> float:
-    return middle(np.sort(np.asarray(values, dtype=np.float64)))
+def _median(values: Sequence[float], kind: Kind) -> float:
+    return _middle(np.sort(np.asarray(values, dtype=np.float64)), kind)
+
+
+def _middle(ordered: Array, kind: Kind) -> float:
+    return _between(ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2], 0.5, kind)
+
+
+def _between(one: float, other: float, share: float, kind: Kind) -> float:
+    """A share of the way from one value to another; of ratios by logarithms, so that swapped sides give the inverse."""
+    if kind == "ratios" and one != other and min(one, other) > 0:
+        return float(one ** (1 - share) * other**share)
+    return float((1 - share) * one + share * other)
 
 
 def _welch(sides: Sequence[Array]) -> float | None:

@@ -120,7 +120,7 @@ def test_pairs_of_several_processes_weigh_the_same(make: Make) -> None:
     bnp = [made.cell("bnp", seed=s, rows=epochs(cell)) for s, cell in enumerate(ratios, 1)]
     made.claim("train_seconds", "ratio", bnp, bn, at_most=1.5, at="all")
     verdict = only(made)
-    logs = np.log([1.2, 1.3, 1.1])
+    logs = np.log([1.2, math.sqrt(1.25 * 1.35), 1.1])
     expected = np.exp(stats.t.interval(0.95, 2, loc=logs.mean(), scale=stats.sem(logs)))
     assert verdict.estimate is not None
     assert (verdict.estimate.low, verdict.estimate.high) == pytest.approx(tuple(expected))

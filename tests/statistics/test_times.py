@@ -92,7 +92,7 @@ def test_sides_apart_of_unlike_lengths(counts: tuple[int, int], epochs: tuple[in
 def test_many_processes_of_few_epochs_have_no_interval(n: int) -> None:
     short, long = np.random.default_rng(n).lognormal(size=(6, n)).tolist(), [[1.0, 1.1, 1.2]] * 6
     assert processes_interval(short, "times").reason == "fewer than 3 epochs a process"
-    assert processes_interval(short, "times").value == pytest.approx(processes_interval(short, "ratios").value)
+    assert processes_interval(short, "times").value == pytest.approx(stats.gmean(np.median(short, axis=1)))
     assert processes_interval(short[:5], "times").low is not None
     for sides in ((short, long), (long, short)):
         assert unpaired_interval(*sides, ratio=True).reason == "fewer than 3 epochs a process"
@@ -130,6 +130,28 @@ def test_processes_weigh_the_same_and_their_medians_have_students_interval() -> 
         np.exp(stats.t.interval(0.95, 2, loc=logs.mean(), scale=stats.sem(logs)))
     )
     assert (found.value, found.n, found.processes) == (pytest.approx(np.exp(logs.mean())), 25, 3)
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("n", [2, 4, 5, 8, 9, 20])
+@pytest.mark.parametrize("processes", [1, 3])
+def test_sides_swapped_give_the_inverse(n: int, processes: int) -> None:
+    """The middle of two ratios was their arithmetic mean, and each bound was interpolated so."""
+    drawn = np.random.default_rng(n).lognormal(0.1, 0.5, (processes, n))
+    found, swapped = (processes_interval(ratios.tolist(), "ratios") for ratios in (drawn, 1 / drawn))
+    expected = (1 / swapped.value, 1 / swapped.high, 1 / swapped.low)  # type: ignore[operator]
+    assert (found.value, found.low, found.high) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.regression
+def test_the_middle_of_two_ratios_is_their_geometric_mean_and_of_others_the_mean() -> None:
+    assert median_interval([8.0, 2.0], "ratios").value == pytest.approx(4.0)
+    assert median_interval([9.0, 0.1, 2.0, 8.0], "ratios").value == pytest.approx(4.0)
+    for kind in ("times", "differences"):
+        assert median_interval([8.0, 2.0], kind).value == 5.0  # type: ignore[arg-type]
+    assert unpaired_interval([[8.0, 2.0]], [[2.0]], ratio=True, kind="ratios").value == pytest.approx(2.0)
+    assert unpaired_interval([[8.0, 2.0]], [[2.0]], ratio=True).value == pytest.approx(2.5)
+    assert median_interval([0.0, 2.0], "ratios").value == 1.0  # no logarithm
 
 
 def test_differences_are_no_logarithms() -> None:
