@@ -20,6 +20,7 @@ from bnpbench.suite import told
 OTHER_CORES = 0.25  # that other processes used on average, from which on seconds are not comparable
 INCOMPARABLE = "not comparable"  # how the reason of an estimate without an interval begins
 USED = "other processes used the machine"
+ALONE = "measure again (--fresh), one block at a time, while the machine does nothing else"  # what helps
 PRECONDITIONER = "batch"  # of the steps' three, the paper's own (section 5.1): undamped, of the batch
 
 At = str | Mapping[str, Any]

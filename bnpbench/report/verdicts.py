@@ -11,6 +11,7 @@ from bnpbench.records.documents import BoundsRecord, ClaimRecord, CombinationRec
 from bnpbench.records.rows import metric as known
 from bnpbench.report.data import Cell, Series, View, number, tallied, views
 from bnpbench.report.query import (
+    ALONE,
     At,
     Missing,
     comparable,
@@ -34,7 +35,6 @@ Seeds = dict[str, Cell]  # seed to the cell that a side picks
 
 NOISY = 0.05  # half an interval's width, as a share of the ratio, from which a table carries a warning
 _TURNS = 'take turns ([measure] interleave = ["method"])'
-ALONE = "measure it again (--fresh), one block at a time, while the machine does nothing else"
 _HOPELESS = 100  # times as many values: nobody will run that
 
 

@@ -13,9 +13,9 @@ from bnpbench.report.answer import answers
 from bnpbench.report.compare import compare
 from bnpbench.report.data import Cell, View, views
 from bnpbench.report.figures import figures
-from bnpbench.report.query import Missing, best_epoch, more_seconds, paired_times, step_seconds, times, value
+from bnpbench.report.query import ALONE, Missing, best_epoch, more_seconds, paired_times, step_seconds, times, value
 from bnpbench.report.tables import chapters
-from bnpbench.report.verdicts import ALONE, advice, view_verdicts
+from bnpbench.report.verdicts import advice, view_verdicts
 from bnpbench.statistics.intervals import Estimate
 from tests.support.made_results import Made, epochs
 
@@ -147,7 +147,8 @@ def test_times_that_were_disturbed_decide_nothing(make: Make, columns: dict[str,
     (chapter,) = chapters(results)
     sections = {section.title: section for section in chapter.sections}
     (cost_and_gain,) = sections["Cost and gain"].tables
-    assert cost_and_gain.reasons == (f"† times are not comparable: {why}; measure them again without that.",)
+    assert cost_and_gain.reasons == (f"† times are not comparable: {why}; {ALONE}.",)
+    assert "--fresh" in ALONE
     row = dict(zip(cost_and_gain.columns, cost_and_gain.texts[0], strict=True))
     assert row["time a step over vanilla"] == row["seconds to 0.5 over vanilla"] == "1.50 †"
     for title in ("Deviations", "Time per epoch", "Time to accuracy"):

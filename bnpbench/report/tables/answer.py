@@ -13,7 +13,7 @@ from bnpbench.registry import baselines
 from bnpbench.report.answer import Answer, Side, answers, baseline_of, first_of, gain_metric
 from bnpbench.report.data import View
 from bnpbench.report.document import Entry, Place, Section, Table
-from bnpbench.report.query import INCOMPARABLE, Missing, is_comparable
+from bnpbench.report.query import ALONE, INCOMPARABLE, Missing, is_comparable
 from bnpbench.results import FINISHED
 from bnpbench.statistics.intervals import Estimate
 from bnpbench.text import dash, decimals, significant, some
@@ -29,7 +29,7 @@ _SAID = {
     r"fewer than (\d+) epochs a process": "fewer than {0} epochs a process: no time can be judged; run more",
     r"not measured in turn": "the methods did not take turns, so a drift of the machine is in the time; interleave "
     "lets them",
-    rf"{INCOMPARABLE}: (.*)": f"{_MARK} times are {INCOMPARABLE}: {{0}}; measure them again without that",
+    rf"{INCOMPARABLE}: (.*)": f"{_MARK} times are {INCOMPARABLE}: {{0}}; {ALONE}",
     r"after (\d+) of (\d+) epochs?": "the gain is that after {0} of {1} epochs; run without --epochs",
     r"no baseline at this batch size": "the baseline has no such batch size; add it to the suite",
     r"no seed in common with the baseline": "the baseline was measured with other seeds; run both with the same",
