@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from bnpbench.report import render
 from bnpbench.report.tables import chapters
 from tests.support.made_results import Made, epochs
@@ -31,6 +33,19 @@ def test_what_was_compiled_and_what_was_found_stand_in_one_place(make: Callable[
     csv = render(made.read(), "csv")
     assert "compiling,,vanilla,16,compile_seconds,3.14,3.14,3.14,1," in csv
     assert "compiling,,bnp,16,compile_seconds from the cache,0.5,0.25,0.75,3," in csv
+
+
+@pytest.mark.regression
+def test_a_form_that_is_compiled_in_an_eager_step_counts_by_its_seconds(make: Callable[..., Made]) -> None:
+    """Its graphs are not counted, and the section did not show it."""
+    made = make()
+    for seed, seconds in enumerate((9.0, 4.0, 5.0), 1):
+        counts = {"compile_seconds": seconds, "cache_hits": 0, "cache_misses": 0}
+        made.cell("bnp", 16, seed, epochs([1.0]), engine_active="eager", bnp_form="fused", **counts)
+        made.cell("vanilla", 16, seed, epochs([1.0]), engine_active="eager", **{**counts, "compile_seconds": 0.002})
+    csv = render(made.read(), "csv")
+    assert "compiling,,bnp,16,compile_seconds,5.0,4.0,9.0,3," in csv
+    assert "compiling,,vanilla" not in csv
 
 
 def test_where_nothing_was_compiled_there_is_no_such_section(make: Callable[..., Made]) -> None:
