@@ -159,11 +159,12 @@ def _unjudged(view: View) -> Iterator[str]:
     looked_at = [cell for cell in view.cells if cell.ok and cell.count("jobs") is not None]
     short = {cell.row["block"] for cell in looked_at if cell.row["other_cores"] is None and not disturbances(cell)}
     if short:
-        blocks = len({cell.row["block"] for cell in looked_at})
+        blocks = number_of(len({cell.row["block"] for cell in looked_at}), "block")
         tells = any(cell.row["other_cores"] is not None for cell in looked_at)
         yield (
-            f"whether other processes disturbed them is not known of {len(short)} of {number_of(blocks, 'block')}: "
-            f"shorter than {LEAST_BLOCK_SECONDS:g} s{'' if tells else ', or the machine does not tell'}"
+            f"whether other processes disturbed the times of {len(short)} of {blocks} is not known: "
+            f"in less than {LEAST_BLOCK_SECONDS:g} s they cannot be seen"
+            + ("" if tells else ", or the machine does not tell")
         )
 
 

@@ -93,8 +93,11 @@ def test_all_seeds_are_no_deviation(make: Make) -> None:
     ("cores", "told"),
     [
         ((0.1, 0.0), None),
-        ((0.1, None), "1 of 3 blocks: shorter than 0.4 s"),
-        ((None, None), "2 of 3 blocks: shorter than 0.4 s, or the machine does not tell"),
+        ((0.1, None), "1 of 3 blocks is not known: in less than 0.4 s they cannot be seen"),
+        (
+            (None, None),
+            "2 of 3 blocks is not known: in less than 0.4 s they cannot be seen, or the machine does not tell",
+        ),
     ],
 )
 def test_blocks_that_were_too_short_to_be_judged_are_counted(
@@ -109,9 +112,9 @@ def test_blocks_that_were_too_short_to_be_judged_are_counted(
     made.cell("bnp", 16, 4, status="not-applicable", jobs=1)
     made.cell("bnp", 16, 5, epochs([1.0]), jobs=2)  # not comparable anyway
     text = render(made.read())
-    assert ("whether other processes disturbed them" in text) == (told is not None)
+    assert ("whether other processes disturbed" in text) == (told is not None)
     if told is not None:
-        assert f"- whether other processes disturbed them is not known of {told}\n" in text
+        assert f"- whether other processes disturbed the times of {told}\n" in text
 
 
 def test_settings_that_a_run_changed_are_a_deviation(make: Callable[..., Made]) -> None:
