@@ -14,9 +14,6 @@ from bnpbench.text import number_of
 if TYPE_CHECKING:
     from bnpbench.records.documents import Rates
 
-UNITS = {"bandwidth": (1e9, "GB/s"), "operators": (1e3, "thousand a second"), "recorded": (1e3, "thousand a second")}
-PRODUCTS = (1e9, "GFLOP/s")
-
 
 def env(
     measure: Annotated[
@@ -60,10 +57,9 @@ def _rates(found: Rates | None) -> list[str]:
         return ["rates: not measured; `bnpbench env --measure` does, and later runs record them"]
     lines = [f"rates, measured {found.measured}:", *(f"  by {name}" for name in found.libraries)]
     for rate in filter(None, found.rates):
-        scale, unit = UNITS.get(rate.quantity, PRODUCTS)
         threads = "" if rate.threads is None else f", {number_of(rate.threads, 'thread')}"
-        middle, low, high = (f"{number / scale:,.1f}" for number in (rate.median, rate.low, rate.high))
+        middle, low, high = rate.shown
         spread = f"({low} to {high}, {rate.repetitions} times)"
         kernel = f" by {rate.kernel}" if rate.kernel else ""
-        lines.append(f"  {rate.device}{threads}: {rate.quantity} {middle} {unit}{kernel} {spread}")
+        lines.append(f"  {rate.device}{threads}: {rate.quantity} {middle}{kernel} {spread}")
     return lines

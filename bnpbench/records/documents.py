@@ -170,6 +170,9 @@ class Details(Record):
     cuda_unusable: Text = None
 
 
+_UNITS = {"bandwidth": (1e9, "GB/s"), "operators": (1e3, "thousand a second"), "recorded": (1e3, "thousand a second")}
+
+
 class Rate(Record):
     """A rate a second.
 
@@ -194,6 +197,13 @@ class Rate(Record):
     high: float
     repetitions: int
     kernel: Text = None
+
+    @property
+    def shown(self) -> tuple[str, str, str]:
+        """Its median with its unit, and low and high in the same."""
+        scale, unit = _UNITS.get(self.quantity, (1e9, "GFLOP/s"))
+        middle, low, high = (f"{number / scale:,.1f}" for number in (self.median, self.low, self.high))
+        return f"{middle} {unit}", low, high
 
 
 class Rates(Record):

@@ -222,11 +222,11 @@ def _told(group: Group, known: Sequence[Rate]) -> list[str]:
     lines = []
     for rate in known:
         if any(_fits(rate, cell) for cell in group.cells if cell.ok):
-            median, low, high = (f"{number:.3g}" for number in (rate.median, rate.low, rate.high))
+            median, low, high = rate.shown
             threads = f", threads {rate.threads}" if rate.device == "cpu" else ""
             kernel = f" by {rate.kernel}" if rate.kernel else ""
             lines.append(f"{rate.quantity} {median}{kernel} ({low} to {high}; {rate.device}{threads})")
-    return [f"Rates a second of this machine, median and range: {', '.join(lines)}."]
+    return [f"Rates of this machine, median and range: {', '.join(lines)}."]
 
 
 def _flops(cell: Cell) -> int:

@@ -68,7 +68,9 @@ def test_the_longest_of_three_bounds(
     assert numbers["step_milliseconds"].value == pytest.approx(20.0)
     assert numbers["ratio to the roofline"].value == pytest.approx(ratio)
     assert numbers["bound by"].text == verdict == found.tables[0].texts[0][-1]
-    assert "bandwidth 5e+08 (2.5e+08 to 1e+09; cpu, threads 1)" in found.tables[0].notes[1]
+    assert "bandwidth 0.5 GB/s (0.2 to 1.0; cpu, threads 1)" in found.tables[0].notes[1]
+    assert "float32 500.0 GFLOP/s (250.0 to 1,000.0; cpu, threads 1)" in found.tables[0].notes[1]
+    assert "operators 500.0 thousand a second (250.0 to 1,000.0; cpu, threads 1)" in found.tables[0].notes[1]
 
 
 def test_a_time_that_is_not_comparable_has_no_interval(make: Callable[..., Made]) -> None:
@@ -106,7 +108,7 @@ def test_the_share_of_the_limit_is_by_the_fastest_kernel(make: Callable[..., Mad
     shares = {entry.method: entry.value for entry in table.records if entry.quantity == "share of the limit"}
     assert shares == pytest.approx({"bn": 0.25, "bnp": 0.25})
     assert table.columns[-1] == "of the limit"
-    assert "core 1e+12 by oneDNN (5e+11 to 2e+12; cpu, threads 1)" in table.notes[-1]
+    assert "core 1,000.0 GFLOP/s by oneDNN (500.0 to 2,000.0; cpu, threads 1)" in table.notes[-1]
 
 
 def test_rates_of_other_threads_or_precisions_are_none_of_its_own(make: Callable[..., Made]) -> None:
