@@ -16,6 +16,7 @@ from bnpbench.report.figures.model import LARGEST, Axis, Cross, CrossPanel, Curv
 from bnpbench.report.figures.pareto import pareto
 from bnpbench.report.figures.sizes import cost, step_time
 from bnpbench.report.query import disturbances
+from bnpbench.report.tables.summary import incomparable
 from bnpbench.text import number_of
 
 __all__ = ["Cross", "CrossPanel", "Curve", "Figure", "ForestPanel", "Panel", "figures", "inks"]
@@ -60,11 +61,13 @@ def figures(views: Sequence[View], *, every: bool = False) -> list[Figure]:
 
 def _of_view(view: View, every: bool) -> Iterable[Figure]:
     for group in view.layout.groups:
-        disturbed = not every and any(disturbances(cell) for cell in group.cells)
-        for build in (build for build in FIGURES if not (disturbed and build in TIMED)):
+        disturbed = any(disturbances(cell) for cell in group.cells)
+        told = tuple(f"{line[0].upper()}{line[1:]}." for line in incomparable(view)) if disturbed else ()
+        for build in (build for build in FIGURES if every or not (disturbed and build in TIMED)):
             for figure in build(view, group):
                 title = figure.title + _repeated(view.document.source or "", figure.kind)
-                yield replace(figure, title=f"{title}: {group.title}" if group.title else title)
+                notes = (*figure.notes, *(told if build in TIMED else ()))
+                yield replace(figure, title=f"{title}: {group.title}" if group.title else title, notes=notes)
     yield from forest(view)
 
 

@@ -42,11 +42,15 @@ def test_times_that_are_not_comparable_have_no_bar(make: Callable[..., Made]) ->
     made = make()
     for size, columns in ((16, {"jobs": 2}), (64, {})):
         for method, factor in (("vanilla", 1.0), ("bnp", 1.5)):
-            rows = epochs([factor * s for s in (1.0, 1.1, 1.2, 1.05, 1.15, 1.3)], steps=[100] * 6)
+            rows = epochs([factor * s for s in (1.0, 1.1, 1.2, 1.05, 1.15, 1.3)], [0.5] * 6, steps=[100] * 6)
             made.cell(method, size, 1, rows, flops_method_predicted=size, flops_method_counted=size, **columns)
     found = {figure.kind: figure for figure in figures(views(made.read()), every=True)}
     step = curve(panels(found["step-time"])[0], "bnp", "milliseconds a step")
     more = curve(panels(found["cost"])[1], "bnp", "ms a step more")
+    for kind in ("cost-and-gain", "step-time", "cost", "cumulative-time"):
+        told = "Seconds are not comparable: 2 blocks were measured at a time (2 of 4 cells)."
+        assert told in found[kind].notes, kind
+    assert not any("not comparable" in note for note in found["training"].notes)
     for drawn in (step, more):
         assert (drawn.low[0], drawn.high[0]) == (drawn.y[0], drawn.y[0])
         assert drawn.low[1] < drawn.y[1] < drawn.high[1]
