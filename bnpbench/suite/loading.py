@@ -30,7 +30,7 @@ from bnpbench.suite.check import (
     groups,
 )
 from bnpbench.suite.claims import check_claims
-from bnpbench.suite.document import Document, Override, Select
+from bnpbench.suite.document import Document, Override, Probe, Select
 from bnpbench.suite.expand import Grid
 from bnpbench.suite.explain import Fault, closest, explain, listed
 from bnpbench.suite.matching import setting_of
@@ -325,14 +325,18 @@ def _rows(grid: Grid, document: Document) -> tuple[Row, ...]:
             origins,
         )
         for settings, group, point, origins in zip(
-            grid.settings, found, grid.coordinates.tolist(), _origins(grid), strict=True
+            grid.settings, found, grid.coordinates.tolist(), _origins(grid, document.probe), strict=True
         )
     )
 
 
-def _origins(grid: Grid) -> Iterator[dict[str, Origin]]:
-    """For each row where the settings stand that only building can judge: a network of others, patterns of layers."""
+def _origins(grid: Grid, probe: Probe | None) -> Iterator[dict[str, Origin]]:
+    """For each row where the settings stand that only building can judge: a network of others, patterns of layers, and
+    what is probed."""
     known: dict[Any, Origin] = {}
+    probed = (
+        {} if probe is None else {f"probe.{name}": grid.source.origin(("probe", name)) for name in Probe.model_fields}
+    )
     for row, settings in enumerate(grid.settings):
         network, method = settings.network, settings.method
         late: dict[str, Any] = {network.key(): network} if isinstance(network, MadeNetwork) else {}
@@ -340,7 +344,7 @@ def _origins(grid: Grid) -> Iterator[dict[str, Origin]]:
         for key, value in late.items():
             if value not in known:
                 known[value] = grid.origin(row, tuple(key.split(".")))
-        yield {key: known[value] for key, value in late.items()}
+        yield {key: known[value] for key, value in late.items()} | probed
 
 
 def _selected(grid: Grid, select: Select, names: list[str]) -> list[int]:
