@@ -61,6 +61,14 @@ def test_it_is_imported_only_where_that_is_allowed(tmp_path: Path) -> None:
             load_suite(write(tmp_path, SUITE + change))
 
 
+@pytest.mark.regression
+@pytest.mark.parametrize("target", ["netsmake", "nets.mine", "nets:", "3:make"])
+def test_a_target_that_is_none_is_told_as_on_the_command_line(tmp_path: Path, target: str) -> None:
+    """It was told what a suite's name may hold."""
+    with pytest.raises(SuiteError, match=f'train.network.target: give package.module:factory, not "{target}"'):
+        load_suite(write(tmp_path, SUITE.replace("nets.mine:make", target)), allow_plugins=True)
+
+
 def test_a_module_that_is_nowhere_is_told(tmp_path: Path) -> None:
     with pytest.raises(SuiteError, match=r"train.network.target: no module 'nets.other' is installed or beside"):
         load_suite(write(tmp_path, SUITE.replace("nets.mine", "nets.other")), allow_plugins=True)
