@@ -107,7 +107,8 @@ def _names(side: Iterable[View]) -> Iterable[str]:
 
 
 def _name(view: View, cell: Cell) -> str:
-    return f"{view.suite}: {cell.label}, N = {cell.batch_size}, seed {cell.seed} ({cell.key})"
+    place = (cell.label, f"N = {cell.batch_size}", view.titles.get(cell.key, ""), f"seed {cell.seed}")
+    return f"{view.suite}: {', '.join(filter(None, place))} ({cell.key})"
 
 
 def _partners(
@@ -177,7 +178,6 @@ class Pair:
     def __init__(self, base: View, new: View, max_slowdown: float) -> None:
         self.base, self.new, self.max_slowdown = base, new, max_slowdown
         self.cells = list(_matched(base, new))
-        self.titles = {cell.key: group.title for group in new.groups for cell in group.cells}
         self.same_machine = not hardware_differences(base, new)
         torches = [view.environment.software.torch for view in (base, new)]
         self.measurements = [view.environment.measurement for view in (base, new)]
@@ -272,7 +272,7 @@ class Pair:
             yield from self._score(name, one, other, where)
 
     def _where(self, cell: Cell, seeds: str) -> _Where:
-        return _Where(self.new.suite, cell, ", ".join(filter(None, (self.titles.get(cell.key), seeds))))
+        return _Where(self.new.suite, cell, ", ".join(filter(None, (self.new.titles.get(cell.key), seeds))))
 
     def _score(self, metric: str, one: Cell, other: Cell, where: _Where) -> Iterable[Change]:
         """At the last epoch that both have: a suite with an ``interval`` decides how many there are as it runs."""

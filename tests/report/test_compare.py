@@ -304,6 +304,18 @@ def test_cells_of_one_side_are_listed(make: Make) -> None:
     assert comparison.outcome == "same"
 
 
+@pytest.mark.regression
+def test_cells_of_one_side_that_are_called_alike_are_told_apart(make: Make) -> None:
+    """As the finals of a ``[select]`` are that chose another value later."""
+    base, new = make("base"), make("new")
+    for made, rates in ((base, (0.1, 0.2)), (new, (0.3,))):
+        for rate in rates:
+            made.cell("vanilla", rows=epochs([1.0] * 3), settings={"optimizer": {"kind": "sgd", "lr": rate}})
+    comparison = compare(base.read(), new.read())
+    names = [name.rpartition(" (")[0] for name in comparison.only_left]
+    assert names == [f"made: vanilla, N = 16, optimizer.lr = {rate}, seed 1" for rate in (0.1, 0.2)]
+
+
 def test_no_baseline_is_an_outcome_and_not_a_success(make: Make) -> None:
     new = measured(make, "new")
     empty = make("base")
