@@ -30,7 +30,7 @@ from bnpbench.suite.check import (
     groups,
 )
 from bnpbench.suite.claims import check_claims
-from bnpbench.suite.document import Document, Override, Probe, Select
+from bnpbench.suite.document import MAX_NAME, Document, Override, Probe, Select
 from bnpbench.suite.expand import Grid
 from bnpbench.suite.explain import Fault, closest, explain, listed
 from bnpbench.suite.matching import Mask, only_pattern, setting_of
@@ -39,7 +39,7 @@ from bnpbench.suite.settings import having
 from bnpbench.suite.source import KeyPath, Source, read
 from bnpbench.suite.suite import Row, Suite
 from bnpbench.suite.vocabulary import Vocabulary, named_without
-from bnpbench.text import number_of
+from bnpbench.text import number_of, short_hash
 
 MAX_PLUGIN_BYTES = 1024 * 1024
 LATER = frozenset((*having("auto"), "epochs", "schedule", "validation"))
@@ -173,11 +173,12 @@ def _document(source: Source) -> Document:
 def _of_network(document: Document, target: str) -> Document:
     """The suite with another network, as it is made and under BNP; what it says of its own networks is left out."""
     own = ("network", "method", "initialization")
+    name = f"{document.name}-{target.replace(':', '-').replace('.', '-')}"
     train = {name: value for name, value in document.train.items() if name not in own}
     sweep = {name: value for name, value in document.sweep.items() if name not in own}
     return document.model_copy(
         update={
-            "name": f"{document.name}-{target.rpartition(':')[2].replace('.', '-')}"[:64],
+            "name": name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 13]}-{short_hash(name)}",
             "train": {**train, "network": {"kind": Imported.word(), "target": target}},
             "sweep": {"method": [Native.word(), BnpNative.word()], **sweep},
             "override": tuple(  # that each stays the one of its number in the file
