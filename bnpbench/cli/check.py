@@ -76,7 +76,7 @@ def check(
             print(json.dumps(schema(), indent=2))
             return 0
         loaded = [
-            load_suite(suite, allow_plugins=allow_plugins, changes=changes or (), network=network)
+            load_suite(suite, allow_plugins=allow_plugins, changes=changes or (), network=network, only=only or ())
             for suite in suites or ()
         ]
         asked = Options(only=tuple(only or ()), seeds=seeds, epochs=epochs)

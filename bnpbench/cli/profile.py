@@ -70,7 +70,7 @@ def profile(
         from bnpbench.report.render.text import RENDERERS
         from bnpbench.suite import load_suite
 
-        loaded = load_suite(suite, allow_plugins=allow_plugins, changes=changes or ())
+        loaded = load_suite(suite, allow_plugins=allow_plugins, changes=changes or (), only=only or ())
         methods = [method for method in (compare or "").split(",") if method]
         cells = inspection.choose(loaded, only or [], methods, device, shown)
         make_folder(output, "--output")

@@ -72,7 +72,8 @@ def run(
         from bnpbench.suite import load_suite
 
         loaded = [
-            load_suite(suite, allow_plugins=allow_plugins, changes=changes or (), network=network) for suite in suites
+            load_suite(suite, allow_plugins=allow_plugins, changes=changes or (), network=network, only=only or ())
+            for suite in suites
         ]
         options = Options(
             out=out,

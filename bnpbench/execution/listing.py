@@ -138,7 +138,7 @@ def build(selection: Selection, data_dir: Path | None, shown: Display | None = N
     stage = stages(shown or Display(), suite.name)
     stage(Phase("imports"))
     start_forkserver()
-    request = Preflight(cells, data_dir, offline=True, fetch=False, whole=selection.whole.cells)
+    request = Preflight(cells, data_dir, offline=True, fetch=False, whole=selection.whole.cells, probe=suite.probe)
     costs = ask(request, suite.plugins, told=stage)
     unfit = [(cell, reason) for cell in cells if (reason := costs[cell.key].not_applicable)]
     faulty = [(cell, reason) for cell in cells if (reason := costs[cell.key].uncounted)]
@@ -238,6 +238,8 @@ def _unfit(cells: Iterable[Cell]) -> Iterable[tuple[Cell, str]]:
 def _left(suite: Suite, cells: Iterable[Cell], built: bool) -> str:
     """What was not looked at."""
     unbuilt = dict.fromkeys(plain(text) for cell in cells if not built and (text := unchecked(cell.settings)))
+    if suite.probe is not None and not built:
+        unbuilt[plain(f"whether the probe's layer {suite.probe.layer!r} has a neuron {suite.probe.neuron}")] = None
     parts = [f"{'; '.join(unbuilt)} (--build looks)"] if unbuilt else []
     parts.append("devices, data and free space (run looks before it starts)")
     if suite.plugins and not suite.reads:

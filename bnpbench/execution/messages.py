@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Generic, NoReturn, TypeVar, cast
 from bnpbench.measure.step_costs import Costs
 from bnpbench.records.documents import Environment
 from bnpbench.records.rows import CellRow, EpochRow, StepRow
-from bnpbench.suite import Block, Cell
+from bnpbench.suite import Block, Cell, Probe
 
 Answer = TypeVar("Answer")
 
@@ -82,6 +82,7 @@ class Preflight(Request[dict[str, Costs]]):
         offline: download nothing.
         fetch: whether the data have to be there; download those that are missing.
         whole: all cells of the suite, of whose networks each pattern of ``layers`` has to fit one.
+        probe: what every cell is looked at with, if anything.
     """
 
     answered_by = "bnpbench.execution.preflight:preflight"
@@ -91,6 +92,7 @@ class Preflight(Request[dict[str, Costs]]):
     offline: bool
     fetch: bool = True
     whole: tuple[Cell, ...] = ()
+    probe: Probe | None = None
 
 
 @dataclass(frozen=True)

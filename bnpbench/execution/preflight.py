@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from bnpbench.measure import machine
 from bnpbench.measure.step_costs import Columns, Costs
 from bnpbench.methods.gradient import GradientPlugin
 from bnpbench.methods.preconditioning import Preconditioning
-from bnpbench.suite import Cell, Settings
+from bnpbench.suite import Cell, Probe, Settings
 from bnpbench.suite.explain import closest, listed
 from bnpbench.text import number_of
 from bnpbench.training import models
@@ -55,7 +56,7 @@ def preflight(request: Preflight, tell: Tell) -> dict[str, Costs]:
 
     Raises:
         DataError: a data set is not there, or weights of a network.
-        SuiteError: a pattern of a method's ``layers`` fits no layer.
+        SuiteError: a pattern of a method's ``layers`` fits no layer, or a network has no such neuron as is probed.
     """
     root = storage.root(request.data_dir)
     with storage.told_to(lambda what, far: tell(Phase(what, far))):
@@ -68,28 +69,27 @@ def preflight(request: Preflight, tell: Tell) -> dict[str, Costs]:
     for cell in request.cells:
         distinct.setdefault(costing[cell.key], cell)
     found: dict[Settings, Costs] = {}
-    _check_patterns((*request.cells, *request.whole), root)
+    layers = partial(_layers, root=root, known={})
+    _check_patterns((*request.cells, *request.whole), layers)
+    if request.probe is not None:
+        _check_probe(request.cells, request.probe, layers)
     for place, (settings, cell) in enumerate(distinct.items(), start=1):
         tell(Phase("preflight", f"{place}/{len(distinct)}"))
         found[settings] = _costs(settings, root, cell)
     return {key: found[settings] for key, settings in costing.items()}
 
 
-def _check_patterns(every: Iterable[Cell], root: Path) -> None:
+def _check_patterns(every: Iterable[Cell], layers: Callable[[Settings], dict[str, int]]) -> None:
     """Raises SuiteError for a pattern of a method's ``layers`` that fits none of the networks that it meets."""
     fitting: set[str] = set()
     unfit: dict[str, Cell] = {}
     there: dict[str, None] = {}
-    known: dict[tuple[Any, Any], list[str]] = {}
     for cell in every:
         settings = cell.settings
         patterns = settings.method.layers if isinstance(settings.method, Preconditioning | GradientPlugin) else ()
         if not patterns:
             continue
-        place = (settings.dataset, settings.network)
-        if place not in known:
-            known[place] = _layers(settings, root)
-        names = known[place]
+        names = layers(settings)
         there |= dict.fromkeys(names)
         for pattern in patterns:
             if not names or any(fnmatchcase(name, pattern.removeprefix("!")) for name in names):
@@ -102,14 +102,34 @@ def _check_patterns(every: Iterable[Cell], root: Path) -> None:
             raise cell.placed(SuiteError(message, key="method.layers", closest=closest(pattern, there)))
 
 
-def _layers(settings: Settings, root: Path) -> list[str]:
-    """Names of what could be preconditioned; none where the network cannot be built, which its costs tell."""
-    with suppress(Exception), torch.device("meta"):
-        shape = settings.dataset.found(root)
-        network = settings.network.reads(shape.input)
-        model = models.build_model(settings, network, shape.classes, torch.Generator("cpu"))
-        return [name for name, _ in weighted(model)]
-    return []
+def _check_probe(cells: Iterable[Cell], probe: Probe, layers: Callable[[Settings], dict[str, int]]) -> None:
+    """Raises SuiteError for a cell whose network has no such neuron."""
+    for cell in cells:
+        there = layers(cell.settings)
+        if there and probe.layer not in there:
+            message = (
+                f"network {cell.settings.network.kind} has no such layer: {probe.layer!r}; there are: {listed(there)}"
+            )
+            raise cell.placed(SuiteError(message, key="probe.layer", closest=closest(probe.layer, there)))
+        if there and probe.neuron >= there[probe.layer]:
+            message = f"layer {probe.layer!r} has neurons 0 to {there[probe.layer] - 1}, not {probe.neuron}"
+            raise cell.placed(SuiteError(message, key="probe.neuron"))
+
+
+def _layers(settings: Settings, root: Path, known: dict[Any, dict[str, int]]) -> dict[str, int]:
+    """Names of what could be preconditioned or probed, with the numbers of neurons.
+
+    None where the network cannot be built, which its costs tell.
+    """
+    place = (settings.dataset, settings.network, settings.method)
+    if place not in known:
+        known[place] = {}
+        with suppress(Exception), torch.device("meta"):
+            shape = settings.dataset.found(root)
+            network = settings.network.reads(shape.input)
+            model = models.build_model(settings, network, shape.classes, torch.Generator("cpu"))
+            known[place] = {name: len(layer.weight) for name, layer in weighted(model)}
+    return known[place]
 
 
 def _costs(settings: Settings, root: Path, cell: Cell) -> Costs:

@@ -156,7 +156,7 @@ def _checked(
     _check_devices(executor, options, cells)
     for doubt in suite.warnings(cells):
         progress.note(doubt)
-    request = Preflight(tuple(cells), options.data_dir, options.offline, whole=tuple(whole))
+    request = Preflight(tuple(cells), options.data_dir, options.offline, whole=tuple(whole), probe=suite.probe)
     return executor.preflight(request, progress.stage)
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 _NAME = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
+TARGET = f"^{_NAME}:{_NAME}$"
 
 
 _ADMITTED: set[str] = set()
@@ -42,7 +43,7 @@ class Imported(MadeNetwork):
 
     named_by: ClassVar[str] = "target"
     kind: Literal["import"]
-    target: Annotated[str, Field(pattern=f"^{_NAME}:{_NAME}$")]
+    target: Annotated[str, Field(pattern=TARGET)]
     options: Keywords = Keywords()
 
     @property

@@ -15,7 +15,7 @@ from bnpbench.records.documents import Hardware, Software
 from bnpbench.records.rows import GAIN, METRICS
 from bnpbench.records.rows import metric as known
 from bnpbench.registry import baselines
-from bnpbench.report.comparison import METRIC, Change, Comparison, Judgement
+from bnpbench.report.comparison import IN_TURN, METRIC, Change, Comparison, Judgement
 from bnpbench.report.data import Cell, View, views
 from bnpbench.report.query import disturbances, paired_times, times
 from bnpbench.results import FINISHED, Results
@@ -35,7 +35,7 @@ SECONDS = "seconds per epoch"
 _ACROSS = "--across-machines compares what does not depend on it"
 _SIDES = ("in the base", "in the new results")
 _RANKS = {"ok": 2, **dict.fromkeys(FINISHED - {"ok"}, 1)}  # of a status: the higher the better; others are failures
-_IN_TURN, _OTHERWISE = "in turn", "measured otherwise"
+_OTHERWISE = "measured otherwise"
 
 
 def compare(
@@ -107,7 +107,8 @@ def _names(side: Iterable[View]) -> Iterable[str]:
 
 
 def _name(view: View, cell: Cell) -> str:
-    return f"{view.suite}: {cell.label}, N = {cell.batch_size}, seed {cell.seed} ({cell.key})"
+    place = (cell.label, f"N = {cell.batch_size}", view.titles.get(cell.key, ""), f"seed {cell.seed}")
+    return f"{view.suite}: {', '.join(filter(None, place))} ({cell.key})"
 
 
 def _partners(
@@ -177,7 +178,6 @@ class Pair:
     def __init__(self, base: View, new: View, max_slowdown: float) -> None:
         self.base, self.new, self.max_slowdown = base, new, max_slowdown
         self.cells = list(_matched(base, new))
-        self.titles = {cell.key: group.title for group in new.groups for cell in group.cells}
         self.same_machine = not hardware_differences(base, new)
         torches = [view.environment.software.torch for view in (base, new)]
         self.measurements = [view.environment.measurement for view in (base, new)]
@@ -214,7 +214,7 @@ class Pair:
                 f"a time is worse when its ratio and its whole 95 % interval are above {1 + self.max_slowdown:g}, "
                 "within when the interval reaches no farther on either side, undecided otherwise"
             )
-            yield f"{_IN_TURN}: methods that took turns with vanilla are judged by their ratios to it, not by seconds"
+            yield f"{IN_TURN}: methods that took turns with vanilla are judged by their ratios to it, not by seconds"
         else:
             yield "another machine: seconds are not compared, ratios to vanilla are shown and not judged"
 
@@ -245,7 +245,7 @@ class Pair:
 
     def drift(self, changes: Sequence[Change]) -> Iterable[str]:
         """A warning where all that took turns became slower together, which their ratios cannot show."""
-        together = [change.change for change in changes if change.remark == _IN_TURN and change.change]
+        together = [change.change for change in changes if change.remark == IN_TURN and change.change]
         slower = [e.value for e in together if e.low is not None and e.low > 1 + self.max_slowdown]
         if together and len(slower) == len(together):
             yield (
@@ -272,7 +272,7 @@ class Pair:
             yield from self._score(name, one, other, where)
 
     def _where(self, cell: Cell, seeds: str) -> _Where:
-        return _Where(self.new.suite, cell, ", ".join(filter(None, (self.titles.get(cell.key), seeds))))
+        return _Where(self.new.suite, cell, ", ".join(filter(None, (self.new.titles.get(cell.key), seeds))))
 
     def _score(self, metric: str, one: Cell, other: Cell, where: _Where) -> Iterable[Change]:
         """At the last epoch that both have: a suite with an ``interval`` decides how many there are as it runs."""
@@ -294,15 +294,19 @@ class Pair:
 
     def _times(self, pairs: Sequence[tuple[Cell, Cell]]) -> Iterable[Change]:
         where = self._where(pairs[0][1], f"{len(pairs)} seed{'s' if len(pairs) > 1 else ''}")
+        vanilla = pairs[0][1].kind == baselines()[0]
+        ratios = (
+            [] if vanilla else [(_to_vanilla(self.base, one), _to_vanilla(self.new, other)) for one, other in pairs]
+        )
         in_turn = all(_beside_vanilla(self.base, one) and _beside_vanilla(self.new, other) for one, other in pairs)
+        in_turn = in_turn and (vanilla or any(any(both) for both in ratios))
         unjudged = "another machine" if not self.same_machine else _OTHERWISE if self.moved else ""
         unjudged = unjudged or _disturbed(pairs)
         if self.same_machine:
             samples = [(_seconds(self.base, one), _seconds(self.new, other)) for one, other in pairs]
-            yield from self._judged(where, SECONDS, samples, unjudged or (_IN_TURN if in_turn else ""))
-        if pairs[0][1].kind != baselines()[0]:
-            samples = [(_to_vanilla(self.base, one), _to_vanilla(self.new, other)) for one, other in pairs]
-            yield from self._judged(where, "ratio to vanilla", samples, unjudged)
+            yield from self._judged(where, SECONDS, samples, unjudged or (IN_TURN if in_turn else ""))
+        if not vanilla:
+            yield from self._judged(where, "ratio to vanilla", ratios, unjudged)
 
     def _judged(
         self,

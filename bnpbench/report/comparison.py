@@ -13,6 +13,7 @@ from bnpbench.statistics.intervals import Estimate
 from bnpbench.text import dash, fixed, number_of
 
 METRIC = "train_seconds"  # whose times are compared
+IN_TURN = "in turn"  # remark of seconds that are not judged, as their ratio to vanilla is
 
 Judgement = Literal["same", "within", "worse", "better", "undecided", "differs", "not judged"]
 
@@ -71,8 +72,13 @@ class Comparison:
 
     @property
     def undecided(self) -> bool:
-        """Whether a time's interval is too wide to tell a regression from none."""
-        return any(change.judgement == "undecided" for change in self.changes)
+        """Whether a slow-down could have been overlooked: an interval is too wide, or a time could not be judged."""
+        return any(change.judgement in ("undecided", "not judged") for change in self.to_judge)
+
+    @property
+    def to_judge(self) -> list[Change]:
+        """The times in which a slow-down would have to show."""
+        return [change for change in self.changes if change.timed and not change.remark.startswith(IN_TURN)]
 
     @property
     def exit_code(self) -> int:
@@ -96,10 +102,13 @@ def _sections(comparison: Comparison) -> Iterable[Section]:
     }
     others = ((found["better"], "improvement"), (found["undecided"], "undecided"))
     more = "".join(f", {_number(changes, word)}" for changes, word in others if changes)
+    blind = sum(change.judgement == "not judged" for change in comparison.to_judge)
+    if blind:
+        more += f"; {blind} of {number_of(len(comparison.to_judge), 'time')} could not be judged"
     verdict = {
         "no baseline": "no baseline",
         "nothing shared": "nothing to compare",
-        "same": f"no regression{more}",
+        "same": f"no regression{' found' if blind else ''}{more}",
         "changed": f"{_number(found['worse'], 'regression')}{more}",
     }[comparison.outcome]
     cells = (

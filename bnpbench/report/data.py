@@ -303,6 +303,11 @@ class View:
         """The cells that share a table, where anything of them was run at all."""
         return [group for group in self.layout.groups if any(group.places())]
 
+    @cached_property
+    def titles(self) -> dict[str, str]:
+        """Key to the title of the cell's group."""
+        return {cell.key: group.title for group in self.groups for cell in group.cells}
+
     @property
     def inks(self) -> dict[str, Ink]:
         """Kind → ink, of the methods of the suite's plugins that have one."""

@@ -17,6 +17,7 @@ from bnpbench.suite.cells import Cell
 from bnpbench.suite.document import Measure, Probe
 from bnpbench.suite.expand import Grid
 from bnpbench.suite.explain import closest, listed, shown
+from bnpbench.suite.matching import Mask
 from bnpbench.suite.settings import Settings, having, training_of
 from bnpbench.suite.vocabulary import label, without
 from bnpbench.text import number_of
@@ -88,22 +89,21 @@ def _one_at_a_time(settings: Settings, site: Site) -> Misfit | None:
     return Misfit(method.lone_value(where, site.features, examples))
 
 
-def check_settings(grid: Grid) -> None:
-    """Raises SuiteError for settings that contradict each other or the data, in any cell."""
+def check_settings(grid: Grid, asked: Mask) -> None:
+    """Raises SuiteError for settings that contradict each other in any cell, or the data's size in one asked for."""
     seen = set()
-    for row, settings in enumerate(grid.settings):
-        together = settings.only("checked")
+    for row, (settings, wanted) in enumerate(zip(grid.settings, asked.tolist(), strict=True)):
+        together = settings.only("checked"), wanted
         if together not in seen:
             seen.add(together)
-            fault = _fault(settings)
+            fault = (_fault_of_sizes(settings) if wanted else None) or _fault(settings)
             if fault:
                 raise grid.error(fault[1], row, fault[0])
 
 
-def _fault(settings: Settings) -> tuple[tuple[str, ...], str] | None:
-    """The setting at fault and what is wrong with it."""
-    shape, network = shape_of(settings.dataset), settings.network
-    name = settings.dataset.kind
+def _fault_of_sizes(settings: Settings) -> tuple[tuple[str, ...], str] | None:
+    """The setting that asks for more examples than there are, and by how many."""
+    shape, name = shape_of(settings.dataset), settings.dataset.kind
     train, validation = settings.split_sizes()
     left = shape.train - validation
     if settings.validation and not (left and validation):
@@ -114,6 +114,13 @@ def _fault(settings: Settings) -> tuple[tuple[str, ...], str] | None:
     if settings.batch_size > train:
         used = f"{train:,}" if train == shape.train else f"{train:,} of {shape.train:,}"
         return ("batch_size",), f"{settings.batch_size:,} is more than the training data: {used} examples of {name}"
+    return None
+
+
+def _fault(settings: Settings) -> tuple[tuple[str, ...], str] | None:
+    """The setting at fault and what is wrong with it."""
+    shape, network = shape_of(settings.dataset), settings.network
+    name = settings.dataset.kind
     size = " x ".join(map(str, shape.input))
     if (unreadable := network.unreadable(shape.input)) is not None:
         return ("network",), f"{network.kind} {unreadable}; {name} is {size}"

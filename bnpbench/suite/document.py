@@ -39,6 +39,8 @@ Metric = Annotated[
     str, Field(json_schema_extra={"anyOf": [{"enum": sorted(METRICS)}, {"pattern": f"^{OWN_PATTERN}$"}]})
 ]
 
+MAX_NAME = 64  # of a suite: a folder is called so
+
 
 class Measure(Options):
     """``[measure]``: how the cells are measured.
@@ -302,7 +304,7 @@ def figure_fault(figure: _Figure, gain: str) -> tuple[str, str] | None:
 class Document(Options):
     """A suite file. ``train`` and ``sweep`` hold settings; expansion.py validates them."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=64)]
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=MAX_NAME)]
     source: str = ""
     description: str = ""
     plugins: tuple[Annotated[str, Field(min_length=1)], ...] = ()

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from bnpbench.fields import hints, stripped
+from bnpbench.networks.imported import TARGET
 from bnpbench.suite.settings import SETTINGS
 from bnpbench.suite.vocabulary import Vocabulary, alternatives, is_list, kind_of, tag_of
 
@@ -191,6 +192,8 @@ def _fault(error: ErrorDetails, path: tuple[str | int, ...], types: _Types) -> F
         name, valid = context["given"], context["kinds"]
         return Fault(path, f"unknown kind {shown(name)}; one of {', '.join(valid)}", closest(name, valid))
     if kind == "string_pattern_mismatch":
+        if context["pattern"] == TARGET:
+            return Fault(path, f"give package.module:factory, not {shown(given)}")
         return Fault(path, f"{shown(given)} may hold letters, digits and . _ + - only, a letter or digit first")
     if kind in _LIMITS:
         return Fault(path, _limit(error) + ("" if isinstance(given, dict | list | tuple) else f", not {shown(given)}"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,21 +30,29 @@ from bnpbench.suite.check import (
     groups,
 )
 from bnpbench.suite.claims import check_claims
-from bnpbench.suite.document import Document, Override, Select
+from bnpbench.suite.document import MAX_NAME, Document, Override, Probe, Select
 from bnpbench.suite.expand import Grid
 from bnpbench.suite.explain import Fault, closest, explain, listed
-from bnpbench.suite.matching import setting_of
+from bnpbench.suite.matching import Mask, only_pattern, setting_of
 from bnpbench.suite.plugins import PluginFile, imported, load_plugins, module_file, names_in, plugins_answer
+from bnpbench.suite.settings import having
 from bnpbench.suite.source import KeyPath, Source, read
 from bnpbench.suite.suite import Row, Suite
 from bnpbench.suite.vocabulary import Vocabulary, named_without
-from bnpbench.text import number_of
+from bnpbench.text import number_of, short_hash
 
 MAX_PLUGIN_BYTES = 1024 * 1024
+LATER = frozenset((*having("auto"), "epochs", "schedule", "validation"))
+"""Settings that may be others in a cell than in the suite."""
 
 
 def load_suite(
-    source: str | Path, *, allow_plugins: bool = False, changes: Sequence[str] = (), network: str | None = None
+    source: str | Path,
+    *,
+    allow_plugins: bool = False,
+    changes: Sequence[str] = (),
+    network: str | None = None,
+    only: Sequence[str] = (),
 ) -> Suite:
     """Reads a suite and checks all of it that needs neither data nor a device.
 
@@ -55,6 +63,8 @@ def load_suite(
         network: ``package.module:factory``, a function that makes a network to take the place of the suite's: its
             methods are then ``native`` and ``bnp+native``. Its module is installed, beside the suite or in the working
             folder, and is run.
+        only: what will be asked of it, as of :meth:`~bnpbench.suite.suite.Suite.cells`: other cells may need more
+            examples than there are.
 
     Returns:
         The suite, whose cells are made by :meth:`~bnpbench.suite.suite.Suite.cells`.
@@ -63,10 +73,12 @@ def load_suite(
         SuiteError: with file, line, key path and the closest valid key where there is one.
     """
     with plugins_answer():
-        return _load(source, allow_plugins, changes, network)
+        return _load(source, allow_plugins, changes, network, only)
 
 
-def _load(source: str | Path, allow_plugins: bool, changes: Sequence[str], network: str | None) -> Suite:
+def _load(
+    source: str | Path, allow_plugins: bool, changes: Sequence[str], network: str | None, only: Sequence[str]
+) -> Suite:
     file = read(_path(source))
     document = _document(file)
     given = None if network is None else _given(network, file)
@@ -78,21 +90,23 @@ def _load(source: str | Path, allow_plugins: bool, changes: Sequence[str], netwo
         document = _of_network(document, network)
         elsewhere |= dict.fromkeys((("train", "network"), ("sweep", "method")), (f"--network {network}", ("target",)))
     file = replace(file, given=elsewhere)
-    return replace(_loaded(file, _changed(document, changes), allow_plugins, given), changes=tuple(changes))
+    return replace(_loaded(file, _changed(document, changes), allow_plugins, given, only), changes=tuple(changes))
 
 
-def _loaded(file: Source, document: Document, allow_plugins: bool, given: PluginFile | None) -> Suite:
+def _loaded(
+    file: Source, document: Document, allow_plugins: bool, given: PluginFile | None, only: Sequence[str]
+) -> Suite:
     plugins = _plugins(file, document, allow_plugins)
     reads = _sums_of_reads(file, document)
     grid = Grid(file, document, Vocabulary(load_plugins(plugins)))
     plugins = (*plugins, *_modules(grid, allow_plugins, given))
     words = Vocabulary(load_plugins(plugins))
     grid.plugins = tuple(sorted(reads.union(*(plugin.sums for plugin in plugins))))
-    check_settings(grid)
+    tried = document.select.of_methods if document.select else frozenset()
+    check_settings(grid, _asked(grid, only, {*LATER, "method"} if tried else LATER))
     check_fit(grid)
     check_devices(grid, document.measure, document.probe)
     check_probe(grid, document.probe)
-    tried = document.select.of_methods if document.select else frozenset()
     check_labels(grid, tried)
     check_baseline(grid, document.report.baseline)
     own = {metric.column for _, metrics in grid.values("metrics") for metric in metrics}
@@ -159,11 +173,12 @@ def _document(source: Source) -> Document:
 def _of_network(document: Document, target: str) -> Document:
     """The suite with another network, as it is made and under BNP; what it says of its own networks is left out."""
     own = ("network", "method", "initialization")
+    name = f"{document.name}-{target.replace(':', '-').replace('.', '-')}"
     train = {name: value for name, value in document.train.items() if name not in own}
     sweep = {name: value for name, value in document.sweep.items() if name not in own}
     return document.model_copy(
         update={
-            "name": f"{document.name}-{target.rpartition(':')[2].replace('.', '-')}"[:64],
+            "name": name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 13]}-{short_hash(name)}",
             "train": {**train, "network": {"kind": Imported.word(), "target": target}},
             "sweep": {"method": [Native.word(), BnpNative.word()], **sweep},
             "override": tuple(  # that each stays the one of its number in the file
@@ -300,6 +315,16 @@ def _sums_of_reads(source: Source, document: Document) -> set[str]:
     return sums
 
 
+def _asked(grid: Grid, only: Sequence[str], later: Collection[str]) -> Mask:
+    """The rows that cells asked for are made of, and more where a setting that may still change decides."""
+    mask = grid.table.matching({})
+    for text in only:
+        pattern = only_pattern(text, grid.words)
+        if not any(name in later for name in pattern):
+            mask &= grid.table.matching(pattern)
+    return mask
+
+
 def _inside(source: Source, name: str) -> Path | None:
     """The file of a relative path in the suite's folder; None for a path that leads out of it."""
     folder = source.path.parent.resolve()
@@ -325,14 +350,18 @@ def _rows(grid: Grid, document: Document) -> tuple[Row, ...]:
             origins,
         )
         for settings, group, point, origins in zip(
-            grid.settings, found, grid.coordinates.tolist(), _origins(grid), strict=True
+            grid.settings, found, grid.coordinates.tolist(), _origins(grid, document.probe), strict=True
         )
     )
 
 
-def _origins(grid: Grid) -> Iterator[dict[str, Origin]]:
-    """For each row where the settings stand that only building can judge: a network of others, patterns of layers."""
+def _origins(grid: Grid, probe: Probe | None) -> Iterator[dict[str, Origin]]:
+    """For each row where the settings stand that only building can judge: a network of others, patterns of layers, and
+    what is probed."""
     known: dict[Any, Origin] = {}
+    probed = (
+        {} if probe is None else {f"probe.{name}": grid.source.origin(("probe", name)) for name in Probe.model_fields}
+    )
     for row, settings in enumerate(grid.settings):
         network, method = settings.network, settings.method
         late: dict[str, Any] = {network.key(): network} if isinstance(network, MadeNetwork) else {}
@@ -340,7 +369,7 @@ def _origins(grid: Grid) -> Iterator[dict[str, Origin]]:
         for key, value in late.items():
             if value not in known:
                 known[value] = grid.origin(row, tuple(key.split(".")))
-        yield {key: known[value] for key, value in late.items()}
+        yield {key: known[value] for key, value in late.items()} | probed
 
 
 def _selected(grid: Grid, select: Select, names: list[str]) -> list[int]:

@@ -48,7 +48,11 @@ def test_a_comparison_ends_as_what_it_found(measured: Path, tmp_path: Path) -> N
     refused = called("compare", measured / "results", "other", cwd=tmp_path)
     assert refused.returncode == 4
     assert "Another CPU" in refused.stderr
-    assert called("compare", measured / "results", "other", "--across-machines", cwd=tmp_path).returncode == 0
+    across = ["compare", measured / "results", "other", "--across-machines"]
+    assert called(*across, cwd=tmp_path).returncode == 0
+    overlooked = called(*across, "--fail-on-undecided", cwd=tmp_path)
+    assert overlooked.returncode == 4
+    assert "Comparison: no regression found; 1 of 1 time could not be judged" in overlooked.stdout
     (tmp_path / "empty").mkdir()
     assert called("compare", measured / "results", "empty", cwd=tmp_path).returncode == 4
     baseless = called("compare", "empty", measured / "results", cwd=tmp_path)

@@ -80,6 +80,25 @@ def test_stopped_by_a_signal(
     assert_complete(tmp_path, undisturbed)
 
 
+A_BAR = """
+import multiprocessing
+from multiprocessing import resource_tracker
+import bnpbench.execution.preload, torch.hub
+multiprocessing.set_start_method("forkserver")  # as it is in a child
+torch.hub.tqdm(total=1, disable=True)
+torch.hub.tqdm.get_lock()
+assert resource_tracker._resource_tracker._pid is None  # it starts with the first semaphore
+"""
+
+
+@pytest.mark.regression
+def test_a_bar_of_torch_in_a_child_leaves_nothing_behind() -> None:
+    """Where a child was killed while torch compiled, Python warned of a leaked semaphore behind the last line."""
+    pytest.importorskip("tqdm")
+    done = subprocess.run([sys.executable, "-c", A_BAR], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_child_that_crashes_costs_its_cell_only(running: subprocess.Popen[str], tmp_path: Path) -> None:
     finishing = below(running.pid, generation=2)  # the forkserver's child, not the forkserver
     while not (begun := [process for process in below(running.pid, generation=2) if process not in finishing]):

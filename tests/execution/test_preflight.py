@@ -151,6 +151,38 @@ def test_a_pattern_that_fits_no_layer_is_refused_with_the_names_there_are(tmp_pa
 
 
 @pytest.mark.regression
+@pytest.mark.parametrize(
+    ("layer", "neuron", "key", "words"),
+    [
+        (
+            "hiden1",
+            0,
+            "layer",
+            "network fc has no such layer: 'hiden1'; there are: hidden1, hidden2, output (did you mean",
+        ),
+        ("output", 4, "neuron", "layer 'output' has neurons 0 to 3, not 4"),
+        ("output", 3, None, ""),
+    ],
+)
+def test_a_probe_of_no_neuron_is_refused_where_it_stands(
+    tmp_path: Path, layer: str, neuron: int, key: str | None, words: str
+) -> None:
+    """Every cell ended with an error, and no check had told of it."""
+    text = SUITE + f'\n[probe]\nlayer = "{layer}"\nneuron = {neuron}\n'
+    loaded = load_suite(suite(tmp_path, text))
+    cells = loaded.cells(device="cpu", threads=1)
+    with pytest.raises(SuiteError) if key else nullcontext() as caught:
+        preflight(Preflight(cells[:1], None, True, probe=loaded.probe), print)
+    if caught is not None:
+        line = next(n for n, line in enumerate(loaded.path.read_text().splitlines(), 1) if line.startswith(f"{key} ="))
+        assert str(caught.value).startswith(f"{loaded.path}:{line}: probe.{key}: {words}")
+    told = listing(Options().selection(loaded), tmp_path / "none").text()
+    assert f"whether the probe's layer '{layer}' has a neuron {neuron}" in told
+    with pytest.raises(SuiteError) if key else nullcontext():
+        build(Options().selection(loaded), None)
+
+
+@pytest.mark.regression
 def test_a_network_beyond_all_bounds_is_named(tmp_path: Path) -> None:
     """It ended as a bug of bnpbench, with 70."""
     loaded = load_suite(suite(tmp_path, SUITE.replace("hidden = [9, 8]", "hidden = [9223372036854775807]")))

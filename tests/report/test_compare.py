@@ -227,6 +227,8 @@ def test_times_that_are_no_numbers_are_not_passed_over(make: Make, methods: Sequ
     assert judged(comparison, "seconds per epoch") == {"not judged"}
     assert comparison.exit_code == 0
     text = comparison.render()
+    assert comparison.undecided
+    assert text.startswith("# Comparison: no regression found; ")
     assert "warning: no time was judged" in text
     assert f"no time in the {'base' if side == 'base' else 'new results'}" in text
 
@@ -300,6 +302,18 @@ def test_cells_of_one_side_are_listed(make: Make) -> None:
     assert (len(comparison.shared), len(comparison.only_left), len(comparison.only_right)) == (3, 3, 3)
     assert comparison.only_left[0].startswith("made: bn, N = 16, seed 1 (")
     assert comparison.outcome == "same"
+
+
+@pytest.mark.regression
+def test_cells_of_one_side_that_are_called_alike_are_told_apart(make: Make) -> None:
+    """As the finals of a ``[select]`` are that chose another value later."""
+    base, new = make("base"), make("new")
+    for made, rates in ((base, (0.1, 0.2)), (new, (0.3,))):
+        for rate in rates:
+            made.cell("vanilla", rows=epochs([1.0] * 3), settings={"optimizer": {"kind": "sgd", "lr": rate}})
+    comparison = compare(base.read(), new.read())
+    names = [name.rpartition(" (")[0] for name in comparison.only_left]
+    assert names == [f"made: vanilla, N = 16, optimizer.lr = {rate}, seed 1" for rate in (0.1, 0.2)]
 
 
 def test_no_baseline_is_an_outcome_and_not_a_success(make: Make) -> None:
@@ -463,9 +477,45 @@ def test_seconds_are_judged_only_where_nothing_moved_them(
     assert found["seconds per epoch"] == (("worse", "") if judged else ("not judged", "measured otherwise"))
     assert found["accuracy"] == ("worse", "")
     assert comparison.exit_code == 1
+    assert comparison.undecided != judged
     told = comparison.render()
+    assert ("; 1 of 1 time could not be judged\n" in told) != judged
     assert ("measured otherwise: times are shown and not judged" in told) != judged
     assert ("warning: no time was judged" in told) != judged
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize(("blind", "words"), [((), ""), (("bn",), "1 of 2 times"), (("bn", "bnp"), "2 of 2 times")])
+def test_times_that_could_not_be_judged_are_counted_beside_those_that_could(
+    make: Make, blind: Sequence[str], words: str
+) -> None:
+    """A slow-down in them would be overlooked."""
+    sides = []
+    for folder in ("base", "new"):
+        made = make(folder)
+        for method in ("bn", "bnp"):
+            for seed, level in enumerate(LEVELS, 1):
+                time = math.nan if method in blind and folder == "new" else level
+                made.cell(method, seed=seed, rows=epochs([time] * 6, [0.5] * 6))
+        sides.append(made.read())
+    comparison = compare(*sides)
+    assert (comparison.exit_code, comparison.undecided) == (0, bool(blind))
+    heading = f"no regression found; {words} could not be judged" if blind else "no regression"
+    assert comparison.render().startswith(f"# Comparison: {heading}\n")
+
+
+@pytest.mark.regression
+def test_seconds_in_turn_are_judged_where_vanilla_has_no_times(make: Make) -> None:
+    """There is no ratio then that could be judged instead of them."""
+    sides = []
+    for folder, factor in (("base", 1.0), ("new", 2.0)):
+        made = make(folder)
+        for seed, level in enumerate(LEVELS, 1):
+            for method, time in (("vanilla", math.nan), ("bnp", factor * level)):
+                made.cell(method, seed=seed, rows=epochs([time] * 6, [0.5] * 6))
+        sides.append(made.read())
+    found = [(change.what, change.judgement) for change in compare(*sides).changes if change.method == "bnp"]
+    assert ("seconds per epoch", "worse") in found
 
 
 @pytest.mark.regression

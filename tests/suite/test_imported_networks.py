@@ -61,6 +61,27 @@ def test_it_is_imported_only_where_that_is_allowed(tmp_path: Path) -> None:
             load_suite(write(tmp_path, SUITE + change))
 
 
+@pytest.mark.regression
+def test_networks_of_one_name_in_two_modules_are_two_suites(tmp_path: Path) -> None:
+    """The second took the place of the first's results."""
+    path, long = write(tmp_path), "x" * 70
+    for module in ("one", "two", long):
+        (tmp_path / f"{module}.py").write_text("def make(): ...\ndef odd(): ...\n")
+    targets = ("one:make", "two:make", "nets.mine:make", f"{long}:make", f"{long}:odd")
+    names = [load_suite(path, network=target).name for target in targets]
+    assert names[:3] == ["imported-one-make", "imported-two-make", "imported-nets-mine-make"]
+    assert len(set(names)) == len(targets)
+    assert all(len(name) <= 64 for name in names)
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("target", ["netsmake", "nets.mine", "nets:", "3:make"])
+def test_a_target_that_is_none_is_told_as_on_the_command_line(tmp_path: Path, target: str) -> None:
+    """It was told what a suite's name may hold."""
+    with pytest.raises(SuiteError, match=f'train.network.target: give package.module:factory, not "{target}"'):
+        load_suite(write(tmp_path, SUITE.replace("nets.mine:make", target)), allow_plugins=True)
+
+
 def test_a_module_that_is_nowhere_is_told(tmp_path: Path) -> None:
     with pytest.raises(SuiteError, match=r"train.network.target: no module 'nets.other' is installed or beside"):
         load_suite(write(tmp_path, SUITE.replace("nets.mine", "nets.other")), allow_plugins=True)
@@ -97,7 +118,7 @@ def test_a_network_on_the_command_line_takes_the_place_of_the_suites(tmp_path: P
     assert done.returncode == 0, done.stderr
     assert "over native" in done.stdout
     assert "bnp+native" in done.stdout
-    assert (tmp_path / "results" / "quick-make").is_dir()
+    assert (tmp_path / "results" / "quick-nets-mine-make").is_dir()
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,30 @@ from bnpbench.suite.claims import rows_of, table_of_cells
 from bnpbench.training.models import build_model, not_applicable
 from tests.support.suite_texts import SMALL, changed
 
+SIZES = changed(SMALL, "[train]", "[train]\ntrain_limit = 20")
+"""A batch of 256 is more than there is to train on."""
+
+
+@pytest.mark.regression
+def test_cells_that_are_not_asked_for_may_need_more_data(tmp_path: Path) -> None:
+    path = tmp_path / "sizes.toml"
+    path.write_text(SIZES)
+    suite = load_suite(path, only=["batch_size=16", "method=bn"])
+    asked = suite.cells(device="cpu", threads=1, only=["batch_size=16", "method=bn"])
+    assert {(cell.settings.batch_size, cell.label) for cell in asked} == {(16, "bn")}
+    whole = suite.cells(device="cpu", threads=1)
+    assert len(suite.document(whole).cells) == len(whole) > len(asked)
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("only", [[], ["batch_size=16,256"], ["method=bn"], ["device=cpu"], ["epochs=7"]])
+def test_cells_that_are_or_may_be_asked_for_are_judged(tmp_path: Path, only: list[str]) -> None:
+    path = tmp_path / "sizes.toml"
+    path.write_text(SIZES)
+    with pytest.raises(SuiteError, match="more than the training data"):
+        load_suite(path, only=only)
+
+
 # --- shipped suites ---------------------------------------------------------------------------
 
 
