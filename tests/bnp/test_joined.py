@@ -149,14 +149,18 @@ def other_order(pair: Pair) -> None:
 
 @pytest.mark.regression
 @pytest.mark.parametrize("change", [other_rate, reloaded_when_cast, other_order])
-def test_what_it_was_compiled_for_may_change_between_steps(change: Callable[[Pair], None]) -> None:
+def test_what_it_was_compiled_for_may_change_between_steps(
+    change: Callable[[Pair], None], request: pytest.FixtureRequest
+) -> None:
     """A compiled function reads memory as it lay: it made 1e18 of a momentum that had become float64."""
+    asked = [] if change is other_rate else request.getfixturevalue("uncompiled")  # one is really compiled
     pair = Pair(dense().float(), torch.optim.SGD, {"momentum": 0.9})
     for seed in range(6):
         if seed == 3:
             change(pair)
         assert pair.step(flat(5, seed).to(pair.models[0][0].weight.dtype)) is (seed > 0)
         pair.agree(1e-4)
+    assert len(asked) == (0 if change is other_rate else 2)
 
 
 @pytest.mark.regression
