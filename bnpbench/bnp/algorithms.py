@@ -263,15 +263,16 @@ def precondition_rows(
     return weight_grad, bias_grad * factor - (weight_grad * mean).sum(inside)  # step 5
 
 
-def in_memory(vector: Tensor) -> Tensor:
+def in_memory(vector: Tensor, *, traced: bool = False) -> Tensor:
     """A vector that stands beside many rows, as a compiled step is to have it: else each row would compute it anew.
 
-    It keeps what is joined. In an eager step it is in memory already.
+    A CPU's compiler keeps what is joined. In an eager step it is in memory already.
 
     Args:
         vector: (n,).
+        traced: whether it is traced for a compiler although torch does not say that it compiles.
     """
-    if not (torch.compiler.is_compiling() and vector.is_cpu):
+    if not (vector.is_cpu and (traced or torch.compiler.is_compiling())):
         return vector
     half = len(vector) // 2
     return torch.cat([vector[:half], vector[half:]])

@@ -29,6 +29,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from bnpbench.bnp.algorithms import (
     batch_statistics,
     damped_variance,
+    in_memory,
     precondition_rows,
     statistics_by_sums,
     update_running,
@@ -39,6 +40,7 @@ from bnpbench.bnp.running import Hyperparameters, Section
 from bnpbench.bnp.statistics import Batch
 
 Call = Callable[..., object]
+
 LAYOUTS = 8
 """So many are compiled for one BNP. Where the layers with gradients change from step to step, the others are plain.
 
@@ -173,10 +175,7 @@ class Layout:
             statistics = torch.cat(means + variances)
         else:
             statistics = next(tensors)
-        pairs = [(values, statistics)]
-        if self.device.type == "cpu":  # in memory, as what is joined is taken: every row of a gradient reads it
-            pairs = list(zip(values.chunk(2), statistics.chunk(2), strict=True))
-        new = torch.cat([torch.lerp(*pair, 1.0 - self.rho) for pair in pairs])
+        new = in_memory(torch.lerp(values, statistics, 1.0 - self.rho), traced=True)
         values.copy_(new)
         return statistics if self.batch else new
 

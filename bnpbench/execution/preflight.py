@@ -119,7 +119,7 @@ def _check_probe(cells: Iterable[Cell], probe: Probe, layers: Callable[[Settings
 def _layers(settings: Settings, root: Path, known: dict[Any, dict[str, int]]) -> dict[str, int]:
     """Names of what could be preconditioned or probed, with the numbers of neurons.
 
-    None where the network cannot be built, which its costs tell.
+    Empty where the network cannot be built, which its costs tell.
     """
     place = (settings.dataset, settings.network, settings.method)
     if place not in known:
